@@ -1,4 +1,4 @@
-"""How fast activations are against PyG's aggregations composed, and how near they come to the memory limit.
+"""Time activations beside PyG's aggregations composed, and beside the memory limit.
 
     python benchmarks/activations.py              on the CPU: the paper's graph and a large random one, one hop
     python benchmarks/activations.py --out DIR    also write DIR/activations-cpu.json and .md
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from limits import copy_bandwidth
-from saying import say
+from output import say
 
 import graphact
 from graphact import Graph

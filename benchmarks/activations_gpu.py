@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import triton
 from arguments import need_cuda
-from saying import say
+from output import say
 
 from graphact import Graph
 from graphact.functional import graph_adaptive
@@ -54,7 +54,7 @@ def power_law_graph(nodes, edges):
 
 
 def composed(x, graph, beta, weights, op):
-    """What a user of PyG would write: messages gathered along the edges, then aggregated."""
+    """The composition a user of PyG would write: messages gathered along the edges, then aggregated."""
     from torch_geometric.nn.aggr import MaxAggregation, SumAggregation
 
     source, target = graph.incoming.col, graph.incoming.rows
@@ -92,7 +92,7 @@ class Case:
         return [value.detach(), *torch.autograd.grad(value, [self.x, self.beta, self.weights], self.grad)]
 
     def disagrees(self):
-        """What differs between the kernels and the reference in float64, hop by hop on equal inputs; None if nothing.
+        """Return the difference between the kernels and the float64 reference, hop by hop on equal inputs.
 
         Whole activations cannot be compared number by number: sums in another order let the odd comparison of nearly
         equal neighbours fall the other way in the next hop, and its gradient then goes elsewhere.
@@ -150,7 +150,7 @@ def without_gradients(run):
 
 
 def far(found, right):
-    """Which numbers differ by more than rounding."""
+    """Return which numbers differ by more than rounding."""
     size = right.double().square().mean().sqrt()
     return (found.double() - right).abs() > TOLERANCE[found.dtype] * (right.abs() + size)
 

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import torch
 from agent_files import deploy
-from saying import say
+from output import say
 
 from graphact import Graph, nn
 from graphact_agents import Faults, Timing

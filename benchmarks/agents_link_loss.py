@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from agent_files import deploy
-from saying import say
+from output import say
 from scipy.stats import ks_2samp
 
 from graphact.nn import FIR, GCNN

@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 import torch
 from agent_files import deploy, write_files
-from saying import say
+from output import say
 
 import graphact_agents as agents
 from graphact import nn
@@ -48,7 +48,7 @@ def main():
 
 
 def on_processes(model, graph, hours, transport):
-    """What the agents answer for each hour, and the median time of an inference."""
+    """Return the agents' answers for each hour, and the median time of an inference."""
     with tempfile.TemporaryDirectory() as folder:
         folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(graph.num_nodes))
         with Processes(folders, ["--transport", transport, "--period", "0", "--slot", "2"]) as processes:

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from arguments import count
-from saying import say
+from output import say
 
 import graphact
 from graphact.guarantees import (
@@ -154,7 +154,7 @@ def certificates(model, graph, x, generator, linear):
 
 
 def own_gradients(model, graph, x, radius):
-    """How far each output moves when all inputs follow its own gradient."""
+    """Return how far each output moves when all inputs follow its own gradient."""
     x = x.detach().requires_grad_()
     outputs = model(x, graph)
     reached = torch.zeros_like(outputs)

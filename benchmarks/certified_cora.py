@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from arguments import count
 from matplotlib.ticker import FuncFormatter
-from saying import say
+from output import say
 from torch_geometric.nn import GCN
 
 import graphact

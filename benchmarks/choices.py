@@ -1,4 +1,4 @@
-"""What the choices that the paper leaves open change in source localization, one at a time.
+"""Effect of the choices that the paper leaves open in source localization, one at a time.
 
     python benchmarks/choices.py --device cuda --out DIR           all graphs, splits and nodes of the paper
     python benchmarks/choices.py --graphs 8 --splits 1 --epochs 150   less, for a CPU
@@ -16,13 +16,13 @@ from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
-from saying import say
+from output import say
 
 from graphact.nn import GCNN
 from graphact.training import Fleet
-from graphact_lab.pairing import difference
-from graphact_lab.protocol import run_seed
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import run_seed
+from graphact_lab.statistics import difference
 
 FEATURES = 8
 CHOICES = {

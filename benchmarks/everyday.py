@@ -1,4 +1,4 @@
-"""What an activation costs on graphs that people train on, beside ReLU and PyG's operations composed, in one process.
+"""Cost of an activation on graphs that people train on, beside ReLU and PyG's operations composed, in one process.
 
     python benchmarks/everyday.py                     on the CPU
     python benchmarks/everyday.py --device cuda
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from arguments import need_cuda
-from saying import say
+from output import say
 from torch_geometric.nn import GCNConv
 
 import graphact
@@ -84,7 +84,7 @@ def training_step(function, x, parameters, cotangent):
 
 
 def close(found, right):
-    """Whether gradients agree, ties and rounding aside."""
+    """Return whether gradients agree, ties and rounding aside."""
     return all(float((a - b).norm() / b.norm().clamp(min=1e-30)) < 5e-3 for a, b in zip(found, right, strict=True))
 
 

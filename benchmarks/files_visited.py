@@ -1,4 +1,4 @@
-"""How many files of graphact a reader opens to follow one forward pass.
+"""Count the files of graphact that a reader opens to follow one forward pass.
 
     python benchmarks/files_visited.py            one line for each activation
     python benchmarks/files_visited.py --list     with the files, in the order of the first call into each
@@ -21,7 +21,7 @@ import torch
 import graphact
 from graphact.registry import COMPARED
 
-MOST_FILES, MOST_OF_OTHERS = 12, 16
+MAX_FILES, MAX_OTHER_FILES = 12, 16
 HOPS = 2
 ROOT = Path(graphact.__file__).parent
 
@@ -55,7 +55,7 @@ def main() -> int:
         activation = graphact.nn.make_activation(name, hops=HOPS, features=x.size(-1))
         activation(x, graph)  # compiles, and finds the neighbours of several hops
         files, changes = files_visited(lambda: activation(x, graph))
-        limit = MOST_FILES if name in COMPARED else MOST_OF_OTHERS
+        limit = MAX_FILES if name in COMPARED else MAX_OTHER_FILES
         too_many += [f"{name} visits {len(files)} files, more than {limit}\n"] if len(files) > limit else []
         sys.stdout.write(f"{name:<12} {len(files):3} files, {changes:3} changes of file\n")
         if options.list:

@@ -1,4 +1,4 @@
-"""How much faster a fleet trains than its models one by one, and how near it comes to the limit of the device.
+"""Speed of a fleet beside its models one by one, and beside the limit of the device.
 
     python benchmarks/fleet.py                on the CPU: 100 source-localization models against a loop over them
     python benchmarks/fleet.py --device cuda  cells of the paper at full size
@@ -15,14 +15,14 @@ from pathlib import Path
 
 import torch
 from limits import copy_bandwidth, demands, matrix_rate
-from saying import say
+from output import say
 
 import graphact
 from graphact.training import Fleet
 from graphact.training.malloc import keep_freed_memory
 from graphact.training.single import SeparateModels, fit
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import TrainingJob
 from graphact_lab.runner import make_models
 
 
@@ -95,12 +95,12 @@ def full_cells(device):
         share = seconds(lambda: fleet.train(replace(training, epochs=epochs)), device)
         whole = share * training.epochs / epochs
         steps = training.epochs * -(-fleet.num_samples // training.batch_size)
-        of_matrix, of_memory = share_of_matrix * steps / whole, share_of_memory * steps / whole
+        matrix_share, memory_share = share_of_matrix * steps / whole, share_of_memory * steps / whole
         row = {"cell": f"{experiment} {method}", "models": len(tasks), "seconds": whole, "epochs timed": epochs}
-        rows.append({**row, "share of matrix rate": of_matrix, "share of copy bandwidth": of_memory})
+        rows.append({**row, "share of matrix rate": matrix_share, "share of copy bandwidth": memory_share})
         say(
             f"{experiment} {method} hops={hops} F={features} K={order}: {len(tasks)} models, {training.epochs} epochs "
-            f"in {whole:.1f} s (timed {epochs}); {of_matrix:.0%} of matrix rate, {of_memory:.0%} of copy bandwidth"
+            f"in {whole:.1f} s (timed {epochs}); {matrix_share:.0%} of matrix rate, {memory_share:.0%} of copy rate"
         )
     return rows
 

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from arguments import count, need_cuda
-from saying import say
+from output import say
 
 from graphact import Graph
 
@@ -42,7 +42,7 @@ def coalesced(edge_index):
 
 
 def csr_and_csc(target, source, weight, nodes):
-    """What SciPy needs for the same."""
+    """Time SciPy on the same graph."""
     matrix = scipy.sparse.coo_array((weight, (target, source)), shape=(nodes, nodes)).tocsr()
     matrix.sum_duplicates()
     return matrix, matrix.tocsc()
@@ -77,7 +77,7 @@ def milliseconds(function, repeats, device):
 
 
 def synchronisations(function):
-    """How often a call waits for the device."""
+    """Count how often a call waits for the device."""
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with warnings.catch_warnings(record=True) as caught:

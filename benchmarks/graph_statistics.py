@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 import torch
-from saying import say
+from output import say
 
 from graphact.storage import write_atomically
 from graphact_lab.data.download import DataError
-from graphact_lab.data.nodes import NodeData, read_nodes
+from graphact_lab.data.node_sets import NodeData, read_nodes
 from graphact_lab.experiments.node_classification.experiment import OVERLAP
 
 FILE = Path(__file__).parents[1] / "results" / "benchmarks" / "graphs.json"

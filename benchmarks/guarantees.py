@@ -1,4 +1,4 @@
-"""How tight the guarantees are, what they cost, and what lost links do, in the paper's source localization.
+"""Tightness and cost of the guarantees, and the effect of lost links, in the paper's source localization.
 
     python benchmarks/guarantees.py tightness   certified constants of trained networks against products and searches
     python benchmarks/guarantees.py topology    six activations under lost links and noisy weights (figures)
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from guarantees_figures import topology_figure
-from saying import say
+from output import say
 
 import graphact
 from graphact.guarantees import (
@@ -28,8 +28,8 @@ from graphact.guarantees import (
 )
 from graphact.training import Fleet
 from graphact.training.malloc import keep_freed_memory
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import TrainingJob
 from graphact_lab.runner import make_models
 from graphact_lab.style import Variant
 

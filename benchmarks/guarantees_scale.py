@@ -1,4 +1,4 @@
-"""What a Lipschitz constant costs: against the number of nodes, the kind of graph, and the number of layers.
+"""Cost of a Lipschitz constant over the number of nodes, the kind of graph, and the number of layers.
 
     python benchmarks/guarantees_scale.py                       all rows of the tables in docs/guarantees.md
     python benchmarks/guarantees_scale.py --only cora           rows whose name contains a word
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from saying import say
+from output import say
 from scipy.spatial import KDTree
 
 import graphact

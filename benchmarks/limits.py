@@ -1,4 +1,4 @@
-"""What a device can do at most, and what a function asks of it."""
+"""Limits of a device, and the work a function asks of it."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from arguments import count
-from saying import say
+from output import say
 
 from graphact.cli import make_parser
 from graphact_lab.commands.run import pick_device, protocol_of
-from graphact_lab.protocol import jobs_of
+from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError
 from graphact_lab.tasks import DataError
@@ -44,7 +44,7 @@ def alone(protocol, cell):
 
 
 def values(rows, cell):
-    """What each run of a cell reached, by where it ran."""
+    """Return the result of each run of a cell, by where it ran."""
     place = ("graph", "split", "node")
     return {
         (tuple(row.get(name) for name in place), str(sorted(row["condition"].items()))): row["value"]

@@ -30,9 +30,9 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
+from output import say
 from robustness_figures import draw
 from robustness_tasks import DONOR, PLAIN, Cora, SourceLocalization
-from saying import say
 
 import graphact
 from graphact.storage import write_atomically
@@ -143,7 +143,7 @@ def measure(options, effort):
 
 
 def attack_harder(options, rows):
-    """What five times as many steps find on two of the networks of each kind, beside what the rows say."""
+    """Attack two networks of each kind with five times as many steps, and compare with the rows."""
     effort = replace(FULL, units=2, steps=5 * FULL.steps)
     known = {(row["task"], row["activation"], row["limit"], row["unit"]): row["attack"] for row in rows}
     for task in (TASKS[name](effort, options) for name in options.tasks):

@@ -1,4 +1,4 @@
-"""What the rows of benchmarks/robustness.py say: two figures, and tables with paired intervals and adjusted p."""
+"""Results of benchmarks/robustness.py: two figures, and tables with paired intervals and adjusted p."""
 
 import math
 import statistics
@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import scipy.stats
 from matplotlib.ticker import NullFormatter
-from saying import say
+from output import say
 
 from graphact.figures import house_style, new_sheet, settle, to_png
 from graphact_lab.style import GREY, METHODS, Style
@@ -175,7 +175,7 @@ def constants_and_losses(cells, task):
 
 
 def check_attacks(rows):
-    """Whether an attack was ever weaker than noise in the same box, or than the attack on another network."""
+    """Return whether an attack was ever weaker than noise in the same box, or than the attack on another network."""
     compared = weaker = transferred = stronger = violated = 0
     for row in rows:
         compared += len(row["attack"])

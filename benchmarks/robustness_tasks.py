@@ -16,8 +16,8 @@ from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import TrainingJob
 from graphact_lab.runner import make_models
 
 LIMITS = (100.0, 1000.0, 10000.0, math.inf)  # the last is tuning alone
@@ -165,7 +165,7 @@ class SourceLocalization:
         return columns, reach
 
     def attacked(self, fleet, x, targets, radius, noise):
-        """Which answers stay right whatever was tried, and the worst signals that were found."""
+        """Return the answers that stay right under every attempt, and the worst signals that were found."""
         kept = torch.ones_like(targets, dtype=torch.bool)
         worst, signals = torch.full_like(x[..., 0, 0], -torch.inf), x
 

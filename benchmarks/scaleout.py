@@ -22,7 +22,7 @@ from pathlib import Path
 import scipy.sparse
 import torch
 from graph_kinds import communities, geometric, random_links, small_world
-from saying import say
+from output import say
 
 import graphact
 from graphact.distributed import (

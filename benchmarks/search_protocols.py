@@ -6,7 +6,7 @@
     python benchmarks/search_protocols.py denoising --set aside=left-out --out DIR
 
 Every method is trained with every trial, on seed 1000, which no table uses. Where graphs and signals are drawn, it
-draws its own. Temperatures and ratings are one data set each, which it deals anew: what is reported there has been
+draws its own. Temperatures and ratings are one data set each, which it splits again: what is reported there has been
 seen, unless days or users are set aside, as in the last command (then report with ``--set aside=tested``). The score of
 a trial is how much worse than its own best trial a method validates with it, in percent, averaged over the methods; the
 lowest wins. Run the same command again after a stop: finished cells are not repeated. At the end all rows are in
@@ -20,12 +20,12 @@ from itertools import product
 from pathlib import Path
 
 from arguments import count
-from saying import say
+from output import say
 
 from graphact.progress import JobLines
 from graphact_lab.commands.run import pick_device
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError
 

@@ -1,4 +1,4 @@
-"""Where the weights of an activation, and the kernel's gamma, should start: accuracy from each start, beside ReLU.
+"""Accuracy from each start of an activation's weights and of the kernel's gamma, beside ReLU.
 
     python benchmarks/starts.py cora citeseer pubmed source-localization --data DATA --out out/starts.jsonl
     python benchmarks/starts.py cora --only relu max-ga --seeds 3      less, to see that it runs
@@ -28,7 +28,7 @@ from pathlib import Path
 import scipy.stats
 import torch
 from arguments import count
-from saying import say
+from output import say
 from torch import nn
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -40,8 +40,8 @@ from graphact.nn import GCNN, make_activation
 from graphact.training import Fleet
 from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
-from graphact_lab.protocol import run_seed
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import run_seed
 
 CITATIONS = ("cora", "citeseer", "pubmed", "cora-deep", "citeseer-deep")
 DEEP = 5  # layers

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
-from saying import say
+from output import say
 
 from graphact.training import Fleet
 from graphact.training.splits import data_generator, random_split
+from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
-from graphact_lab.pairing import choose, difference
-from graphact_lab.protocol import jobs_of, run_seed
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.protocols import jobs_of, run_seed
 from graphact_lab.runner import make_models
+from graphact_lab.statistics import choose, difference
 from graphact_lab.tasks import DataError, baselines, locate, prepared, prepared_baselines
 
 NETWORKS = ("max-ga", "relu")
@@ -182,7 +182,7 @@ def table(rows, what, digits):
 
 
 def changes_of_lead(rows, digits):
-    """How much less, or more, the preset differs from each other method on unseen samples than on random ones."""
+    """Return how the preset's differences from other methods change between random and unseen samples."""
     lines = []
     for method in dict.fromkeys(row["method"] for row in rows if row["method"] != BEST):
         unseen, random = (

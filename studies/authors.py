@@ -1,4 +1,4 @@
-"""What the operators of the published code compute, as its faults are described, beside the paper's definitions.
+"""Operators of the published code, with its faults, beside the paper's definitions.
 
     python studies/authors.py
 
@@ -41,9 +41,15 @@ def measure():
         neighbors = [np.flatnonzero(line) for line in dense]
         shape = (BATCH, graph.num_nodes, FEATURES)
         signal = torch.from_numpy(np.random.default_rng(number).normal(0.0, DEVIATION, shape))
-        of_text = functional.neighborhood_median(signal, graph).numpy()
-        of_code = padded_median(signal.numpy(), neighbors, max(map(len, neighbors)))
-        medians.append((np.mean(of_code != of_text), np.abs(of_code - of_text).mean(), np.abs(of_text).mean()))
+        paper_median = functional.neighborhood_median(signal, graph).numpy()
+        code_median = padded_median(signal.numpy(), neighbors, max(map(len, neighbors)))
+        medians.append(
+            (
+                np.mean(code_median != paper_median),
+                np.abs(code_median - paper_median).mean(),
+                np.abs(paper_median).mean(),
+            )
+        )
         shifted = functional.shift(signal, graph)
         kernels_of_text.append(functional.neighborhood_kernel(shifted, graph, GAMMA).numpy().mean())
         kernels.append(summed_kernel(shifted.numpy(), neighbors).mean())

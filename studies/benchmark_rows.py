@@ -10,19 +10,19 @@ from pkgutil import resolve_name
 from statistics import fmean
 
 from evidence import NotRunError, keep_better, protocol_of
+from graphact_lab.descriptions import BENCHMARKS, find_experiment
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
-from graphact_lab.pairing import difference
-from graphact_lab.protocol import CONTROLS, is_neighborhood
-from graphact_lab.protocol import is_pointwise as is_pointwise_method
-from graphact_lab.registry import BENCHMARKS, find_experiment
+from graphact_lab.protocols import CONTROLS, is_neighborhood
+from graphact_lab.protocols import is_pointwise as is_pointwise_method
 from graphact_lab.selection import tuning_score
+from graphact_lab.statistics import difference
 from graphact_lab.store import StoreError, find_stores
 from graphact_lab.style import title_of
 
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """Where activations are compared."""
+    """Settings in which activations are compared."""
 
     experiment: str
     protocol: str  # with what was changed, where it is none of those that commands know
@@ -44,7 +44,7 @@ class Setting:
 
     @property
     def on_one_split(self):
-        """Whether runs differ in their seeds alone."""
+        """Return whether runs differ in their seeds alone."""
         return self.name in find_experiment(self.experiment).content.keywords.get("alone", ())
 
     @property
@@ -67,7 +67,7 @@ def is_ours(variant):
 
 
 def is_optimistic(row):
-    """Whether settings and epoch were chosen on the very samples that are reported, so that nothing validated them."""
+    """Return whether settings and epoch were chosen on the very samples that are reported."""
     return row["validation"] is None and row["value"] is not None
 
 
@@ -81,7 +81,7 @@ class Cell:
         return fmean(row[name] for row in self.rows[variant])
 
     def has_diverged(self, variant):
-        """Whether a run did not end in finite numbers."""
+        """Return whether a run did not end in finite numbers."""
         return any(
             not math.isfinite(math.nan if row[name] is None else row[name])
             for row in self.rows[variant]
@@ -95,7 +95,7 @@ class Cell:
         return None if None in scores.values() else scores
 
     def score(self, variant):
-        """What activations are chosen by: the mean validation score, on splits that are not reported if there are."""
+        """Return the score that chooses activations: mean validation, on unreported splits if there are any."""
         return self.tuned[variant] if self.tuned else self.mean(variant, "validation")
 
     def best(self, chosen):
@@ -105,9 +105,9 @@ class Cell:
             raise NotRunError(f"no activation of the kind was run: {self.setting}")
         return max(known, key=self.score)
 
-    def highest(self, of_kind=is_ours):
+    def highest(self, is_kind=is_ours):
         """Of our activations, or those of another kind, the one with the highest test mean, which chooses nothing."""
-        return max((one for one in self.rows if of_kind(one) and not self.has_diverged(one)), key=self.mean)
+        return max((one for one in self.rows if is_kind(one) and not self.has_diverged(one)), key=self.mean)
 
     @cached_property
     def pointwise(self):
@@ -143,7 +143,7 @@ class Cell:
 
 
 def read_graphs(file):
-    """What `benchmarks/graph_statistics.py` found of each data set; nothing where it was not run."""
+    """Return the statistics of each data set by `benchmarks/graph_statistics.py`; none where it was not run."""
     try:
         found = json.loads(file.read_text()) if file.exists() else {}
         return {
@@ -207,7 +207,7 @@ class Benchmarks:
                 found.append(cell)
         return found
 
-    def of_no_protocol(self):
+    def unlisted_settings(self):
         """Settings that are none of a protocol, which no table shows."""
         return [setting for setting in self.cells if not setting.is_known]
 

@@ -6,7 +6,7 @@
 
 A claim is a record: its words, where the paper makes it, the contrasts that it consists of, and the bound or margin
 that decides. It is judged under every protocol that was run. A claim of several contrasts holds if all of them do, so
-its p is the largest of theirs; p-values of the claims of one experiment under one protocol are adjusted by Holm.
+its p is the largest p-value; those of the claims of one experiment under one protocol are adjusted by Holm.
 
 supported       adjusted p below 0.05; "so far" where contrasts were not run
 not after Holm  p below 0.05 before the adjustment, not after

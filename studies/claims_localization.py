@@ -1,23 +1,23 @@
-"""What the paper claims of source localization, and what it says in theory of perturbed signals.
+"""Claims of the paper on source localization, and its theory of perturbed signals.
 
-Each function takes the ``margin`` that counts as no difference; figures of tables are met within ``of_table``.
+Each function takes the ``margin`` that counts as no difference; figures of tables are met within ``table_margin``.
 """
 
 import math
 
 from evidence import Contrast, at, minus
-from exhibits import LOCALIZED, NETWORKS, OTHERS, POINTWISE, at_widths, less, localizing, name, of_each
+from exhibits import LOCALIZED, NETWORKS, OTHERS, POINTWISE, at_widths, for_each, less, localizing, name
 from graphact_lab.experiments.source_localization.experiment import TABLE_1
 from verdicts import claims_of
 
 
-def source_localization_claims(margin, of_table):
+def source_localization_claims(margin, table_margin):
     claim = claims_of("source-localization", "Section 4.1, Table 1", margin)
     yield claim(
         "beats-relu",
         "Localized and graph-adaptive activations outperform ReLU, at every width",
         "above",
-        of_each(OTHERS, lambda method: at_widths(method, "relu")),
+        for_each(OTHERS, lambda method: at_widths(method, "relu")),
     )
 
     def at_best(method):
@@ -29,7 +29,7 @@ def source_localization_claims(margin, of_table):
         "14-points",
         "by at least 14 points, each at its best width",
         "above",
-        of_each(OTHERS, at_best),
+        for_each(OTHERS, at_best),
         bound=14.0,
     )
     yield claim("best-is-max-ga", "Max G.A. (2) is the best at F = 8", "above", best_at_eight())
@@ -53,7 +53,7 @@ def source_localization_claims(margin, of_table):
         "one-hop-alike",
         "Graph-adaptive with one hop is comparable to localized",
         "within",
-        of_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=1)),
+        for_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=1)),
     )
     yield claim(
         "table-1",
@@ -64,7 +64,7 @@ def source_localization_claims(margin, of_table):
             for (method, _), line in TABLE_1.items()
             for f, number in line.items()
         ),
-        margin=of_table,
+        margin=table_margin,
         family="table",
     )
     yield claim(
@@ -79,14 +79,14 @@ def source_localization_claims(margin, of_table):
             )
             for (method, _), line in TABLE_1.items()
         ),
-        margin=of_table,
+        margin=table_margin,
         family="table",
     )
     yield claim(
         "dying-units",
         "Other pointwise activations outperform ReLU",
         "above",
-        of_each(POINTWISE, lambda method: at_widths(method, "relu", widths=(8,))),
+        for_each(POINTWISE, lambda method: at_widths(method, "relu", widths=(8,))),
         where="here",
         family="questions",
     )
@@ -94,7 +94,7 @@ def source_localization_claims(margin, of_table):
         "beats-pointwise",
         "Max G.A. (2) outperforms every pointwise activation at F = 8",
         "above",
-        of_each(("relu", *POINTWISE), lambda method: at_widths("max-ga", method, widths=(8,))),
+        for_each(("relu", *POINTWISE), lambda method: at_widths("max-ga", method, widths=(8,))),
         where="here",
         family="questions",
     )
@@ -102,7 +102,7 @@ def source_localization_claims(margin, of_table):
         "equal-hops",
         "Graph-adaptive outperforms localized with as many hops (2)",
         "above",
-        of_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=2, second_hops=2)),
+        for_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=2, second_hops=2)),
         where="here",
         family="questions",
     )
@@ -117,7 +117,7 @@ def source_localization_claims(margin, of_table):
 
 
 def best_at_eight():
-    return of_each([m for m in NETWORKS if m != "max-ga"], lambda method: at_widths("max-ga", method, widths=(8,)))
+    return for_each([m for m in NETWORKS if m != "max-ga"], lambda method: at_widths("max-ga", method, widths=(8,)))
 
 
 def robustness_claims(margin):

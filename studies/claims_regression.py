@@ -1,6 +1,6 @@
-"""What the paper claims of consensus, denoising and recommendation, where methods are compared by their errors.
+"""Claims of the paper on consensus, denoising and recommendation, where methods are compared by their errors.
 
-Each function takes the ``margin`` that counts as no difference; figures of tables are met within ``of_table``.
+Each function takes the ``margin`` that counts as no difference; figures of tables are met within ``table_margin``.
 """
 
 from itertools import pairwise
@@ -15,9 +15,9 @@ from exhibits import (
     added,
     agreeing,
     denoising,
+    for_each,
     less,
     name,
-    of_each,
     over_films,
     rating,
 )
@@ -36,19 +36,19 @@ def consensus_claims(margin):
         "beats-fir",
         "Every GCNN has a lower error than FIR, at every order",
         "below",
-        of_each(NETWORKS, lambda method: [at_order(method, "fir", order) for order in orders]),
+        for_each(NETWORKS, lambda method: [at_order(method, "fir", order) for order in orders]),
     )
     yield claim(
         "relu-worst",
         "At K = 20 ReLU is worse than the localized and graph-adaptive ones",
         "below",
-        of_each(OTHERS, lambda method: [at_order(method, "relu", 20)]),
+        for_each(OTHERS, lambda method: [at_order(method, "relu", 20)]),
     )
     yield claim(
         "gain-shrinks",
         "With higher order the gain over ReLU is smaller (K = 20 against 35)",
         "above",
-        of_each(
+        for_each(
             OTHERS,
             lambda m: [
                 Contrast(
@@ -63,7 +63,7 @@ def consensus_claims(margin):
         "loss-hurts",
         "All deteriorate when links are lost",
         "above",
-        of_each(
+        for_each(
             (*NETWORKS, "fir"), lambda m: [Contrast(f"{name(m)}, {100 * p:g} % lost", added(p, m)) for p in losses]
         ),
     )
@@ -122,13 +122,13 @@ def denoising_claims(margin):
         "beats-fir",
         "Every GCNN has a lower error than FIR, at every order (F = 4)",
         "below",
-        of_each(NETWORKS, lambda method: [against(method, "fir", order=order) for order in orders]),
+        for_each(NETWORKS, lambda method: [against(method, "fir", order=order) for order in orders]),
     )
     yield claim(
         "most-at-one",
         "The difference from FIR is largest at K = 1 (against 8)",
         "above",
-        of_each(
+        for_each(
             NETWORKS,
             lambda m: [
                 Contrast(
@@ -148,7 +148,7 @@ def denoising_claims(margin):
         "four-features",
         "Four features are the best",
         "below",
-        of_each(
+        for_each(
             NETWORKS,
             lambda m: [
                 minus(f"{name(m)}, F = 4 - F = {f}, K = 1", denoising(m), denoising(m, features=f)) for f in (1, 2)
@@ -160,14 +160,14 @@ def denoising_claims(margin):
         "not-worse-than-relu",
         "Localized and graph-adaptive ones outperform ReLU or are comparable (K = 1)",
         "below",
-        of_each(OTHERS[:-1], lambda m: [against(m, "relu", snr=snr) for snr in decibels]),
+        for_each(OTHERS[:-1], lambda m: [against(m, "relu", snr=snr) for snr in decibels]),
         bound=margin,
     )
     yield claim(
         "falls-with-snr",
         "The error falls as the SNR rises",
         "below",
-        of_each(
+        for_each(
             (*NETWORKS, "fir"),
             lambda m: [
                 minus(f"{name(m)}, {high:g} dB - {low:g} dB", denoising(m, snr=high), denoising(m, snr=low))
@@ -195,19 +195,19 @@ def denoising_claims(margin):
         "kernel-suffers",
         "The kernel suffers at K = 1",
         "above",
-        of_each(OTHERS[:-1], lambda m: [against("kernel-ga", m, order=1)]),
+        for_each(OTHERS[:-1], lambda m: [against("kernel-ga", m, order=1)]),
     )
     yield claim(
         "beats-pointwise",
         "Max G.A. outperforms every pointwise activation (K = 1)",
         "below",
-        of_each(("relu", *POINTWISE), lambda m: [against("max-ga", m, order=1)]),
+        for_each(("relu", *POINTWISE), lambda m: [against("max-ga", m, order=1)]),
         where="here",
         family="questions",
     )
 
 
-def recommendation_claims(margin, of_table):
+def recommendation_claims(margin, table_margin):
     claim = claims_of("recommendation", "Section 4.4, Table 2", margin)
 
     def on(first, second, film):
@@ -252,7 +252,7 @@ def recommendation_claims(margin, of_table):
             for (method, _), line in TABLE_2.items()
             for film, number in line.items()
         ),
-        margin=of_table,
+        margin=table_margin,
         family="table",
     )
     yield claim(

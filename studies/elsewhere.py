@@ -37,7 +37,7 @@ def settings_of_columns(features):
 
 
 class Elsewhere(Quotes):
-    """What the networks of Table 1 reach elsewhere."""
+    """Return the results of the networks of Table 1 in other settings."""
 
     def other_settings(self):
         """Source localization at other depths, widths, shift operators and block models, K = 4.
@@ -73,7 +73,7 @@ class Elsewhere(Quotes):
         return found
 
     def seeing_lead_everywhere(self):
-        """Whether those gains are certain in every setting, adjusted for their number."""
+        """Return whether those gains are certain in every setting, adjusted for their number."""
         found = list(self.leads().values())
         return bool(found) and all(certain(found)) and all(one.mean > 0 for one in found)
 

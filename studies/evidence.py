@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from graphact_lab.pairing import REPLICA, difference, place_of
-from graphact_lab.protocol import TrainingJob
-from graphact_lab.registry import find_experiment
-from graphact_lab.statistics import published
+from graphact_lab.descriptions import find_experiment
+from graphact_lab.protocols import TrainingJob
+from graphact_lab.statistics import REPLICA, difference, place_of, published
 from graphact_lab.store import StoreError, find_stores
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -158,7 +157,7 @@ class Evidence:
         return list(self.cells)
 
     def has(self, study, where):
-        """Whether a method was run in a setting."""
+        """Return whether a method was run in a setting."""
         try:
             self.cell(study, where)
         except NotRunError:
@@ -249,9 +248,9 @@ class Evidence:
         if any(not math.isfinite(row["value"]) for row in rows):
             raise NotRunError(f"{contrast.label}: a run diverged")
         ours = difference(rows, 0.0, overlap=study.measure.overlap)
-        return ours if contrast.published is None else ours.minus(self.of_paper(study, contrast, ours))
+        return ours if contrast.published is None else ours.minus(self.paper_estimate(study, contrast, ours))
 
-    def of_paper(self, study, contrast, ours):
+    def paper_estimate(self, study, contrast, ours):
         """A published number with the error of its own runs.
 
         Where graphs were drawn, our runs of the same design tell how much less a mean varies than a run; where one data
@@ -259,8 +258,8 @@ class Evidence:
         """
         if study.measure.overlap is not None:
             return published(*contrast.published, share=math.sqrt(1 / 5 + study.measure.overlap), units=5)
-        of_runs = math.hypot(*(weight * self.std(study, where) for weight, where in contrast.terms))
-        return published(*contrast.published, share=ours.standard_error / of_runs, units=10)
+        run_deviation = math.hypot(*(weight * self.std(study, where) for weight, where in contrast.terms))
+        return published(*contrast.published, share=ours.standard_error / run_deviation, units=10)
 
 
 def keep_better(by_seed, seed, rows):

@@ -20,8 +20,7 @@ from statistics import fmean
 
 from evidence import PROBLEMS, RESULTS, Cell, Evidence, NotRunError, Study
 from exhibits import POINTWISE, name
-from graphact_lab.pairing import difference, place_of
-from graphact_lab.statistics import ALPHA, holm
+from graphact_lab.statistics import ALPHA, difference, holm, place_of
 
 FAMILIES = {
     "pointwise": ("Pointwise", "#6e7781", "o"),
@@ -70,7 +69,7 @@ class Network:
 
     @property
     def values(self):
-        """How many values a link carries for one answer; infinity where that depends on the degrees.
+        """Return the number of values that a link carries for one answer; infinity where that depends on the degrees.
 
         An exchange of the first filter carries one, as signals have one feature, any other as many as there are
         features. A localized median over several hops needs all values of the nodes there.
@@ -120,7 +119,7 @@ def networks(evidence, experiment):
 
 
 def champion(candidates, budget, higher, cost="exchanges"):
-    """What validates best among the networks that a budget of a cost allows; None where there is none."""
+    """Return the network that validates best within a budget of a cost; None where there is none."""
     allowed = [one for one in candidates if getattr(one, cost) <= budget]
     return (max if higher else min)(allowed, key=lambda one: one.validation, default=None)
 
@@ -138,7 +137,7 @@ def compare(first, second):
 
 @dataclass(frozen=True)
 class Line:
-    """What each family reaches with a budget of exchanges."""
+    """Return the results of each family with a budget of exchanges."""
 
     budget: int
     best: dict  # by family, the network that it sends; None where the budget allows none
@@ -164,7 +163,7 @@ def gains(evidence, experiment, budgets, cost="exchanges"):
 
 
 def certain(found):
-    """Which of several estimates are certain, adjusted for their number (Holm)."""
+    """Return which of several estimates are certain, adjusted for their number (Holm)."""
     return [p < ALPHA for p in holm([one.p_unlike() for one in found])]
 
 
@@ -229,12 +228,12 @@ def best_not_tried(evidence, experiment):
 
 
 def most_layers(evidence, experiments=tuple(WIDTHS), family="pointwise"):
-    """How many layers the deepest network of a family has, over all experiments."""
+    """Return the number of layers of the deepest network of a family, over all experiments."""
     return max(one.layers for each in experiments for one in networks(evidence, each) if one.family == family)
 
 
 def depth_first(evidence, experiments=tuple(WIDTHS)):
-    """Whether the pointwise network that validates best has more layers than usual, and not the longest filters.
+    """Return whether the pointwise network that validates best has more layers than usual, and not the longest filters.
 
     The longest of those that pointwise networks of the usual depth have.
     """

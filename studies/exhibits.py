@@ -70,5 +70,5 @@ def at_widths(first, second, widths=(2, 4, 8), first_hops=None, second_hops=None
     )
 
 
-def of_each(methods, make):
+def for_each(methods, make):
     return sum((tuple(make(method)) for method in methods), ())

@@ -1,4 +1,4 @@
-"""What pages and papers say of the results: numbers, tables, and verdicts on the claims of the paper.
+"""Facts that pages and papers quote: numbers, tables, and verdicts on the claims of the paper.
 
 A template calls these and holds no result of its own. A number that no rows give is announced by ``stated``, with where
 it comes from.
@@ -41,7 +41,7 @@ class Facts(Grids):
         self.verdicts = judge(evidence, CLAIMS)
 
     def names(self):
-        """What templates know by name."""
+        """Return the names that templates know."""
         functions = {
             **{"at": at, "localizing": localizing, "agreeing": agreeing, "averaging": averaging},
             **{"denoising": denoising, "rating": rating},
@@ -65,7 +65,7 @@ class Facts(Grids):
         return found.word if found else NOT_RUN
 
     def counts(self, protocol, without=()):
-        """How many claims of the paper have which verdict under a protocol."""
+        """Count the claims of the paper by verdict under a protocol."""
         words = [self.word(claim.experiment, claim.key, protocol) for claim in claims_of_paper(without)]
         order = (
             "supported",
@@ -169,9 +169,9 @@ class Facts(Grids):
         return f"{min(found):.{digits}f} to {max(found):.{digits}f}"
 
     def seen_before(self, experiment, what="validated", film=None, protocol="best"):
-        """How many percent of the test samples that are reported had a part in the search of the settings.
+        """Return the percentage of reported test samples that had a part in the search of the settings.
 
-        Hours and users are one data set each, which every seed deals anew.
+        Hours and users are one data set each, which every seed splits again.
         """
         if experiment == "denoising":  # five splits of seed 1000 chose; twenty of seed 0 are reported
             search = [eighty_ten_ten(HOURS, data_generator("denoising split", 1000, split)) for split in range(5)]
@@ -192,5 +192,5 @@ class Facts(Grids):
         return f"{100 * torch.isin(torch.cat(tests), known).double().mean().item():.0f} %"
 
     def authors(self):
-        """What the operators of the published code compute."""
+        """Return the results of the operators of the published code."""
         return measure()

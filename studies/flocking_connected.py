@@ -1,4 +1,4 @@
-"""What the start of teams and the gain of the expert do: ``studies/flocking_connected.py results/flocking/parts``.
+"""Effect of the start of teams and the gain of the expert: ``studies/flocking_connected.py results/flocking/parts``.
 
 Published policies, trained on teams of 50, fly teams of several sizes. Teams that start in parts that do not hear each
 other keep several velocities, whoever flies them by messages. The cost is over that of the expert whose gain is the
@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import graphact
-from graphact_lab.experiments.flocking.certificates import folder_of
+from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, Flocking
 from graphact_lab.experiments.flocking.policies import Policies
-from graphact_lab.experiments.flocking.runner import Airfield
-from graphact_lab.pairing import choose, difference
+from graphact_lab.experiments.flocking.policy_certificates import folder_of
+from graphact_lab.statistics import choose, difference
 from graphact_lab.store import Store
 
 

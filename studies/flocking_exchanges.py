@@ -1,4 +1,4 @@
-"""What exchanges buy in flocking: ``studies/flocking_exchanges.py results/flocking/full``.
+"""Gains by number of exchanges in flocking: ``studies/flocking_exchanges.py results/flocking/full``.
 
 Policies beside the best pointwise one, by its cost on validation flights, that has no more exchanges; then what more
 exchanges do, spent on a longer filter or on an activation. Differences are paired over realizations, with 95 %
@@ -12,8 +12,7 @@ from statistics import fmean
 
 from graphact_lab.experiments.flocking.report import mean_spread, table
 from graphact_lab.experiments.flocking.results import GAPS, Line, Results, compared, values
-from graphact_lab.pairing import difference
-from graphact_lab.statistics import holm
+from graphact_lab.statistics import difference, holm
 from graphact_lab.store import Store
 
 CONDITIONS = {"as trained": {}, "with 50 % of the links lost": {"loss": 0.5}}
@@ -51,7 +50,7 @@ def equal_section(results: Results, exchanges: int) -> str:
 
 
 def more_section(results: Results) -> str:
-    """What more exchanges do to a policy."""
+    """Return the effect of more exchanges on a policy."""
     known = {(line.method, line.order): line for line in results.lines if not line.delayed and line.hops in (None, 1)}
     pairs = [(known[first], known[second]) for first, second in MORE if first in known and second in known]
     parts = ["## More exchanges"]

@@ -21,7 +21,7 @@ from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
 from graphact_lab.experiments.flocking.imitation import teams_for
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World, disagreement, hears, pairs_of
-from graphact_lab.protocol import file_key, run_seed
+from graphact_lab.protocols import file_key, run_seed
 from graphact_lab.store import Store, StoreError
 from graphact_lab.style import Variant
 

@@ -20,7 +20,7 @@ from exchanges import (
 from exhibits import CONSTANT, NETWORKS, POINTWISE, RIDGE, agreeing, averaging, localizing, name, rating
 from graphact_lab.experiments.recommendation.experiment import FILMS, TABLE_2
 from graphact_lab.experiments.source_localization.experiment import TABLE_1
-from graphact_lab.pairing import difference
+from graphact_lab.statistics import difference
 from grid import Grid
 from inputs import Inputs
 from learned import lines_of
@@ -129,7 +129,7 @@ class Grids(Elsewhere, Inputs, Rivals):
         return Grid(["", *(f"{100 * p:g} % lost" for p in probabilities)], lines)
 
     def exchanges(self, experiment, budgets):
-        """What each family of activations reaches with a budget of exchanges."""
+        """Return the results of each family of activations with a budget of exchanges."""
         return Grid(heads(), list(champions_of(self.evidence, experiment, budgets)))
 
     def exchange_candidates(self, experiment):
@@ -158,11 +158,11 @@ class Grids(Elsewhere, Inputs, Rivals):
         return f"{best.words}: {best.value:.{measure.digits}f}"
 
     def depth_first(self):
-        """Whether more layers do better for pointwise networks than longer filters, in every experiment."""
+        """Return whether more layers do better for pointwise networks than longer filters, in every experiment."""
         return depth_first(self.evidence)
 
     def depth_limit(self):
-        """What the comparison at equal numbers of exchanges does not tell, for every page that speaks of it."""
+        """Return the limits of the comparison at equal numbers of exchanges, for every page that quotes it."""
         return sure(
             most_layers(self.evidence) == 3,
             "Pointwise networks had at most three layers in this comparison, where r exchanges allow r layers of order "

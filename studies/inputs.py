@@ -1,11 +1,11 @@
-"""What the activation itself gives: every method on raw and on prepared inputs, and what it costs."""
+"""Gain of the activation itself: every method on raw and on prepared inputs, and its cost."""
 
 from statistics import fmean, median
 
 from evidence import Contrast, NotRunError, at
 from exhibits import NETWORKS, POINTWISE, agreeing, denoising, localizing, name, rating
 from graphact_lab.experiments.recommendation.experiment import FILMS
-from graphact_lab.pairing import place_of
+from graphact_lab.statistics import place_of
 from grid import Grid
 from quotes import NOT_RUN, Quotes
 
@@ -65,7 +65,7 @@ class Inputs(Quotes):
                 yield NOT_RUN
 
     def over_pointwise(self, experiment):
-        """What Max G.A. gains on prepared inputs over the pointwise network that validates best there, in words.
+        """Return the gain of Max G.A. on prepared inputs over the pointwise network that validates best, in words.
 
         It is chosen on the graphs and splits that all pointwise networks were run on.
         """

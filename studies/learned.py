@@ -1,4 +1,4 @@
-"""What activations learned: the size of h beside beta by layer and hop, and the trained activations as functions.
+"""Learned activations: the size of h beside beta by layer and hop, and the trained activations as functions.
 
     python studies/learned.py [results]                    tables of |h| / |beta|, as Markdown
     python studies/learned.py [results] --figure FILE      and the functions, as a figure
@@ -44,7 +44,7 @@ def quartiles(values):
 
 
 def responses(row, layer, graph, node, values, level):
-    """What a node answers to its own values while all others hold a level, in units of |beta|."""
+    """Return the answers of a node to its own values while all others hold a level, in units of |beta|."""
     import torch
 
     from graphact import functional

@@ -1,4 +1,4 @@
-"""What a gain in node classification goes with: homophily of the graph, size of the network, exchanges, noise."""
+"""Moderators of gains in node classification: homophily of the graph, size of the network, exchanges, noise."""
 
 from collections import defaultdict
 from statistics import fmean
@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from evidence import NotRunError
 from graphact.figures import house_style, new_sheet
-from graphact_lab.registry import find_experiment
+from graphact_lab.descriptions import find_experiment
 from graphact_lab.style import INK, title_of
 
 # By name: what an axis says, and whether it is a property of the graph or of the network on it

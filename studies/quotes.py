@@ -49,7 +49,7 @@ class Quotes:
         return Study(experiment, "paper", "paper")
 
     def search_gap(self):
-        """How much better than with shared weights those for each feature validate in the search, in percent.
+        """Return how much better weights for each feature validate in the search than shared ones, in percent.
 
         Of source localization, at the rate that won; both are how much worse than its own best trial a method is.
         """
@@ -64,7 +64,7 @@ class Quotes:
         return dict(zip(lines["method"], map(float, lines[line]), strict=True))
 
     def ran(self, study, *methods):
-        """Whether every one of the methods was run in a study, in whatever setting."""
+        """Return whether every one of the methods was run in a study, in whatever setting."""
         run = {cell.method for cell in self.evidence.cells.get(study, {})}
         return set(methods) <= run and bool(run)
 
@@ -102,7 +102,7 @@ class Quotes:
             return NOT_RUN
 
     def certainly(self, study, first, second, sign):
-        """Whether the difference of two methods is certain and of a sign."""
+        """Return whether the difference of two methods is certain and of a sign."""
         try:
             found = self.evidence.estimate(study, minus("", first, second))
         except NotRunError:
@@ -110,7 +110,7 @@ class Quotes:
         return found.is_certain and found.mean * sign > 0
 
     def none_certain(self, study, contrasts):
-        """Whether no contrast is certain, adjusted for their number."""
+        """Return whether no contrast is certain, adjusted for their number."""
         found = [self.evidence.estimate(study, one).p_unlike() for one in contrasts if self._has_all(study, one)]
         return bool(found) and min(holm(found)) >= ALPHA
 
@@ -138,21 +138,21 @@ class Quotes:
         return f"{min(means):.{digits}f} to {max(means):.{digits}f} over {len(means)} seeds"
 
     def share_late(self, study, where):
-        """How many runs in a hundred validate best in the last quarter of their epochs."""
+        """Return the percentage of runs that validate best in the last quarter of their epochs."""
         if not self.evidence.has(study, where):
             return NOT_RUN
         rows = self.evidence.rows(study, where)
         return f"{100 * sum(row['best_epoch'] > 0.75 * row['epochs'] for row in rows) / len(rows):.0f} %"
 
     def share_below(self, study, where, limit):
-        """How many runs in a hundred end below a limit."""
+        """Return the percentage of runs that end below a limit."""
         return self._share(study, where, lambda value: value < limit)
 
     def share_above(self, study, where, limit):
         return self._share(study, where, lambda value: value > limit)
 
     def no_other_above(self, study, where, limit):
-        """Whether no network of another method in the same setting ends above an error."""
+        """Return whether no network of another method in the same setting ends above an error."""
         own = self.evidence.cell(study, where)
         return not any(
             row["value"] > limit
@@ -175,7 +175,7 @@ class Quotes:
         return f"{max(published(*pair, share=share, units=5).margin for pair in numbers):.2f}"
 
     def inside(self, study, table):
-        """How many means of Table 1 or 2 lie inside the paper's mean ± standard deviation, of those that were run."""
+        """Count the means of Table 1 or 2 inside the paper's mean ± standard deviation, of those that were run."""
         numbers, make = {1: (TABLE_1, localizing), 2: (TABLE_2, rating)}[table]
         found = [
             abs(self.evidence.mean(study, make(method, column)) - mean) <= std + 1e-9

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from evidence import at
 from exhibits import POINTWISE, name
-from graphact_lab.pairing import difference, place_of
+from graphact_lab.statistics import difference, place_of
 from quotes import NOT_RUN, Quotes, bold
 
 LOCAL_WIENER = "Wiener filter of each neighbourhood"  # one exchange, no centre
@@ -21,7 +21,7 @@ class Rivals(Quotes):
         return min(run, key=costs.get, default=None)
 
     def over_strongest(self, study, make, method="max-ga"):
-        """What a method gains over that network, in words."""
+        """Return the gain of a method over that network, in words."""
         best = self.strongest_pointwise(study, make)
         return f"{name(best.method)}: {self.gap(study, make(method), best)}" if best else NOT_RUN
 
@@ -38,7 +38,7 @@ class Rivals(Quotes):
         return bold(difference(rows["max-ga (2)"], rows["relu"]), 1)
 
     def best_trial(self, method, rate):
-        """What a method validates at with a rate in the search of source localization, the better of its trials."""
+        """Return the validation score of a method with a rate in the search, the better trial."""
         found = [value for trial, value in self.search(method).items() if trial.startswith(f"learning_rate {rate},")]
         return f"{max(found):.1f}"
 

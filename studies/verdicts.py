@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 
 from evidence import NotRunError, Study
-from graphact_lab.registry import EXPERIMENTS
+from graphact_lab.descriptions import EXPERIMENTS
 from graphact_lab.statistics import ALPHA, holm
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed, where, and what decides it."""
+    """A claim: its words, its place in the paper, and the contrast that decides it."""
 
     key: str
     text: str
@@ -24,7 +24,7 @@ class Claim:
 
     @property
     def is_literal(self):
-        """Whether it is about numbers of the paper, which other inputs than the paper's do not concern."""
+        """True for claims about numbers of the paper, which other inputs than the paper's do not concern."""
         return self.family == "table" or bool(self.bound)
 
     def p(self, estimate):
@@ -52,7 +52,7 @@ def claims_of(experiment, place, margin):
 
 @dataclass
 class Verdict:
-    """What the rows of a study say of a claim."""
+    """Return the verdict of the rows of a study on a claim."""
 
     claim: Claim
     study: Study
@@ -94,7 +94,7 @@ class Verdict:
 
     @property
     def count(self):
-        """How many of the contrasts that were run hold."""
+        """Count the contrasts that were run and hold."""
         held = len(self.estimates) if self.p < ALPHA else len(self.holding)
         contrary = f", {len(self.contrary)} contrary" if self.contrary else ""
         return f"{held} of {len(self.estimates)}{contrary}"
@@ -105,8 +105,8 @@ def judge(evidence, claims, presets=("paper", "best", "robustness")):
     verdicts = []
     for experiment in EXPERIMENTS:
         for study in studies_of(evidence, experiment, presets):
-            of_paper = study.preset == "paper"
-            asked = [claim for claim in claims if claim.experiment == experiment and (of_paper or not claim.is_literal)]
+            is_paper = study.preset == "paper"
+            asked = [claim for claim in claims if claim.experiment == experiment and (is_paper or not claim.is_literal)]
             asked = [claim for claim in asked if claim.preset == {"robustness": "robustness"}.get(study.preset)]
             own = [verdict_on(claim, study, evidence) for claim in asked]
             own = [verdict for verdict in own if verdict.estimates or study.protocol in ("paper", "converged")]

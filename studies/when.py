@@ -21,10 +21,10 @@ from benchmark_rows import Benchmarks, common_to, is_ours, is_pointwise
 from evidence import PROBLEMS, Evidence
 from graphact.figures import house_style, new_sheet
 from graphact.storage import write_atomically
+from graphact_lab.classifiers.node_classifier import GAMMA
+from graphact_lab.descriptions import find_experiment
 from graphact_lab.experiments.flocking.experiment import ORDER
 from graphact_lab.experiments.graph_classification.experiment import PUBLISHED, SETS
-from graphact_lab.experiments.node_classification.networks import GAMMA
-from graphact_lab.registry import find_experiment
 from graphact_lab.statistics import ALPHA, holm
 from graphact_lab.store import Store
 from graphact_lab.style import INK, Variant, title_of
@@ -69,12 +69,12 @@ def furthest_from(cells, published, method):
 
 
 def below_published(cells):
-    """Whether no activation that was run reaches DiGRAF's published figure, in any of the cells."""
+    """Return whether no activation that was run reaches DiGRAF's published figure, in any of the cells."""
     return all(cell.mean(one) < DIGRAF["digraf"][cell.setting.level] for cell in cells for one in cell.rows)
 
 
 def lacks_the_shift(cells, within=3.0):
-    """Whether a maximum without the shift is about where it was published, and one with it far above, everywhere."""
+    """Return whether a maximum without the shift is near its published figure, and one with it far above."""
     without, with_it = ("shiftless-max", None), ("max-ga", 1)
     return bool(cells) and all(
         {without, with_it} <= set(cell.rows)
@@ -95,13 +95,13 @@ def more_parameters(cells):
 
 
 def explained_by_a_hop(cell):
-    """Whether most of a gain is there with a mean of neighbours, which is linear."""
+    """Return whether most of a gain is there with a mean of neighbours, which is linear."""
     mean = ("mean-ga", None)
     return mean in cell.rows and cell.gain(mean).mean > abs(cell.gain(reference=mean).mean)
 
 
 def no_protection(cells):
-    """Whether under no attack a neighbourhood activation is certainly better than the best pointwise one."""
+    """Return whether under no attack a neighbourhood activation is certainly better than the best pointwise one."""
     attacked = [cell for cell in cells if cell.setting.level.startswith("attack")]
     pairs = [(cell, one) for cell in attacked for one in cell.rows if is_ours(one)]
     adjusted = holm([cell.gain(one).p_unlike() for cell, one in pairs])
@@ -115,7 +115,7 @@ def transferred(benchmarks, protocol, level, variant):
 
 
 def minutes_by_device(benchmarks):
-    """How long the processes of all rows took, by the device in words."""
+    """Return how long the processes of all rows took, by device in words."""
     spent = defaultdict(float)
     for cell in (*benchmarks.cells.values(), *benchmarks.optimistic.values()):
         for row in (row for rows in cell.rows.values() for row in rows):
@@ -124,7 +124,7 @@ def minutes_by_device(benchmarks):
 
 
 def leads_in_flocking(method, folder=ROOT / "results" / "flocking" / "full"):
-    """Whether a method has the lowest mean cost of all policies as trained, with fewer exchanges than ours.
+    """Return whether a method has the lowest mean cost of all policies as trained, with fewer exchanges than ours.
 
     Of those with filters of the usual order, whose messages take no time.
     """
@@ -188,7 +188,7 @@ def render(benchmarks, evidence=None):
     names = {
         "of": benchmarks.of,
         "comparable": benchmarks.comparable,
-        "of_no_protocol": benchmarks.of_no_protocol,
+        "unlisted_settings": benchmarks.unlisted_settings,
         "missing": lambda: missing(benchmarks),
         "optimistic_of": benchmarks.optimistic_of,
         "by_data_set": by_data_set,

@@ -3,9 +3,9 @@
 from collections import defaultdict
 
 from benchmark_rows import Setting, is_ours, is_pointwise
+from graphact_lab.descriptions import BENCHMARKS, find_experiment
 from graphact_lab.experiments.robustness.experiment import LEVELS
-from graphact_lab.protocol import POOLING, jobs_of
-from graphact_lab.registry import BENCHMARKS, find_experiment
+from graphact_lab.protocols import POOLING, jobs_of
 from graphact_lab.statistics import ALPHA, holm
 from graphact_lab.style import Variant, title_of
 
@@ -130,7 +130,7 @@ def by_data_set(cells, fewest=3):
 def controls_table(cells):
     """Lines of Markdown: each control minus the best pointwise activation, and our best activation minus it."""
     lines = [
-        "| backbone | F | data set | control | exchanges | minus the best pointwise | best of ours minus it |",
+        "| backbone | F | data set | control | exchanges | minus the best pointwise | our best minus it |",
         "|---" * 7 + "|",
     ]
     for cell in cells:
@@ -146,7 +146,7 @@ def controls_table(cells):
 
 
 def exchanges_of(cell, variant):
-    """How often neighbours exchange; with a star where a mean over all nodes is read besides."""
+    """Return the number of exchanges; with a star where a mean over all nodes is read besides."""
     return f"{cell.rows[variant][0]['exchanges']}{'*' if variant[0] in POOLING else ''}"
 
 

@@ -27,6 +27,8 @@ ROOMS = {  # of the library: folders and files, and the lines aimed at
     "distributed": (("distributed",), 1300),
     "commands, checks, registry": (None, 1000),
 }
+# Each experiment of the lab has its description and its task; each command line has its entry point
+SAME_NAMES = {"__init__.py", "experiment.py", "task.py", "cli.py"}
 CORE_ROOMS = ("graph", "kernels", "functional", "nn", "spec, files, onnx")
 PARALLEL = (  # folders whose files correspond: the same name stands for the same thing there
     (r"kernels/(numba|triton|cuda)/", "kernels/*/"),
@@ -73,7 +75,7 @@ def colliding_names() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     classes, files = defaultdict(list), defaultdict(list)
     for path in tracked("packages/*/src/*.py"):
         place = str(path.relative_to(ROOT / "packages"))
-        if path.name != "__init__.py":
+        if path.name not in SAME_NAMES:
             files[path.name].append(place)
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):

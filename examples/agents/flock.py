@@ -33,7 +33,7 @@ def main(arguments=None):
     if not -1 <= options.kill < options.agents:
         parser.error(f"--kill must be an agent, less than {options.agents}, or -1, got {options.kill}")
     steps, every = round(options.seconds * options.rate), max(1, round(options.rate))
-    plan = live.Plan(
+    plan = live.FlightPlan(
         agents=options.agents,
         steps=steps,
         rate=options.rate,

@@ -19,9 +19,9 @@ from graphact.training import Fleet, Task, TrainingSettings, fit, loss_of, metri
 from graphact_agents.learning import Learning, simulate_training
 from graphact_agents.replay import replay_inference
 from graphact_lab.data.download import DataError
+from graphact_lab.descriptions import find_protocol
+from graphact_lab.experiments.flocking.airfield import run_flocking
 from graphact_lab.experiments.flocking.experiment import find_settings as find_flocking
-from graphact_lab.experiments.flocking.runner import run_flocking
-from graphact_lab.registry import find_protocol
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 from graphact_lab.tasks import locate

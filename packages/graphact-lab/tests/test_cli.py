@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.registry import BUILT_IN, CONVOLUTIONS
-from graphact_lab.cli import main
+import graphact
+from graphact.commands.parser import CommandParser
+from graphact.registry import BUILT_IN
+from graphact_lab.cli import COMMANDS, main
 from graphact_lab.data.sources import DATASETS
-from graphact_lab.registry import EXPERIMENTS, find_protocol
+from graphact_lab.descriptions import EXPERIMENTS, find_protocol
 
 # a shell that runs in the background lets its children ignore Ctrl-C
 HEARS_CONTROL_C = """
@@ -208,22 +211,21 @@ def test_usage_errors(arguments, capsys):
         main(arguments)
     assert stopped.value.code == 2
     error, hint = capsys.readouterr().err.splitlines()
-    assert error.startswith("graphact")
-    assert hint in ("see graphact --help", "see graphact-lab run --help")
+    assert error.startswith("graphact-lab")
+    assert hint in ("see graphact-lab --help", "see graphact-lab run --help")
 
 
 def test_list_and_help(capsys):
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
     assert "source-localization" in printed
-    assert "kernel-ga" in printed
     listed = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.startswith("  ")}
-    for name in (*EXPERIMENTS, *BUILT_IN, *CONVOLUTIONS, *DATASETS):
-        assert listed[name], f"{name} has a line that says what it is"
+    for name in (*EXPERIMENTS, *DATASETS):
+        assert listed[name], f"{name} has a line that describes it"
     assert main(["list", "experiments"]) == 0
     printed = capsys.readouterr().out
     assert "consensus             paper   converged" in printed
-    assert "kernel-ga" not in printed
+    assert "planetoid" not in printed
     assert "smoke" not in printed
     for arguments in (["--help"], ["run", "--help"], ["data", "--help"], ["report", "--help"]):
         with pytest.raises(SystemExit) as stopped:
@@ -272,7 +274,7 @@ def test_control_c_leaves_results_that_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert error.strip() == "graphact: stopped; finished cells are kept, run the same command again to go on"
+    assert error.strip() == "graphact-lab: stopped; finished cells are kept, run the same command again to resume"
     assert main(arguments) == 0
     assert len(list((out / "rows").glob("*relu*.json"))) == 1
 
@@ -317,7 +319,7 @@ def test_things_in_the_way(name, tmp_path, capsys):
     (out / name).write_text("[]")
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert error.startswith("graphact: ")
+    assert error.startswith("graphact-lab: ")
     assert len(error.strip().splitlines()) == 1
 
 
@@ -369,3 +371,142 @@ def test_a_stop_while_waiting_for_workers_ends_them(tmp_path):
         running.terminate()
         assert running.wait(timeout=30) == 130
     wait_until(lambda: not is_running(line.split()[-1]))
+
+
+HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "pyarrow"}
+CODE = f"""
+import sys
+from graphact_lab.cli import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as stopped:
+    code = stopped.code
+loaded = {HEAVY} & set(sys.modules)
+sys.exit(f"loaded {{loaded}}" if loaded else code)
+"""
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "data --help", "report --help", "list", "run --help"])
+def test_answers_without_heavy_modules(words):
+    result = subprocess.run([sys.executable, "-c", CODE, *words.split()], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def seconds_of_cpu(*words):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", "graphact_lab.cli", *words], capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("words", ["list", "run --help"])
+def test_answers_at_once(words):
+    assert min(seconds_of_cpu(*words.split()) for _ in range(3)) < 0.2
+
+
+def test_the_table_has_every_command(capsys):
+    parser = CommandParser()
+    parser.add_commands(COMMANDS)
+    (action,) = parser._subparsers._group_actions
+    for name, command in action.choices.items():
+        with pytest.raises(SystemExit, match="0"):
+            parser.parse_args([name, "--help"])
+        assert " ".join(command.description.split()) in " ".join(capsys.readouterr().out.split())
+        assert command.get_default("command") is not None
+
+
+def test_a_missing_package_is_one_line(monkeypatch, capsys, tmp_path):
+    words = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--device", "cpu"]
+    assert main([*words, "--rows-only", "--out", str(tmp_path / "run")]) == 0
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["report", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "matplotlib" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["runn"], "run"),
+        (["run", "consensuss"], "consensus"),
+        (["run", "consensus", "--presett", "quick"], "--preset"),
+        (["run", "consensus", "--preset=papr"], "paper"),
+        (["run", "consensus", "--device", "gpu"], "cuda"),
+    ],
+)
+def test_did_you_mean(arguments, meant, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    error, _ = capsys.readouterr().err.splitlines()
+    assert error.endswith(f"; did you mean {meant!r}?")
+
+
+def test_a_preset_for_tests_is_taken_and_not_listed(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "consensus", "--preset", "huge"])
+    assert "'huge', choose from quick, paper, best, full, medium\n" in capsys.readouterr().err
+
+
+def test_did_you_mean_in_a_setting(capsys):
+    assert main(["run", "consensus", "--activation", "max-gaa"]) == 2
+    named = len(graphact.nn.ACTIVATIONS) + 4  # fir, two convolutions, and a ReLU after further shifts
+    expected = f"graphact-lab: activation must be one of {named} names, got 'max-gaa'; did you mean 'max-ga'?\n"
+    assert capsys.readouterr().err == expected
+    with pytest.raises(ValueError, match="activation must be one of"):
+        main(["run", "consensus", "--activation", "max-gaa", "--verbose"])
+
+
+def test_results_for_programs(tmp_path, capsys):
+    assert main(["list", "--json"]) == 0
+    assert "consensus" in json.loads(capsys.readouterr().out)["experiments"]
+    assert main(["list", "datasets", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["data sets"]
+    assert main(["data", "check", "--data", str(tmp_path), "--json"]) == 1
+    assert set(json.loads(capsys.readouterr().out).values()) == {"missing"}
+
+
+@pytest.mark.slow
+def test_quiet_and_json_runs(tmp_path, capsys):
+    words = ["run", "source-localization", "--preset", "smoke", "--activation", "relu", "--device", "cpu"]
+    assert main([*words, "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert "report: " in printed
+    assert "[1/1]" not in printed
+    assert main(["report", str(tmp_path / "out"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {row["method"] for row in found["rows"]} >= {"relu"}
+    assert found["folder"] == str(tmp_path / "out")
+
+
+OWN = """
+import graphact
+from graphact.spec.operations import Operation
+
+@graphact.nn.register("range-ga")
+class GraphAdaptiveRange(graphact.nn.GraphAdaptive):
+    "The largest minus the least value."
+    operation = Operation("range", lambda neighbors, xp: xp.amax(neighbors, -2) - xp.amin(neighbors, -2))
+"""
+
+
+@pytest.mark.slow
+def test_your_own_activation_is_run_after_import(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_activations.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    words = ["run", "source-localization", "--preset", "smoke", "--activation", "range-ga", "--device", "cpu"]
+    words += ["--out", str(tmp_path / "out"), "--json"]
+    assert main(words) == 2
+    assert "got 'range-ga'; your own activation is known after --import MODULE" in capsys.readouterr().err
+    try:
+        assert main([*words, "--import", "own_activations"]) == 0
+    finally:
+        graphact.nn.unregister("range-ga")
+        sys.modules.pop("own_activations", None)
+    assert {row["method"] for row in json.loads(capsys.readouterr().out)["rows"]} >= {"range-ga"}
+    assert "--import own_activations --activation range-ga" in (tmp_path / "out" / "run.json").read_text()

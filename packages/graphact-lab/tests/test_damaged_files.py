@@ -268,7 +268,7 @@ class TestDataSets:
     def test_station_file_that_unpacks_to_too_much(self, tmp_path, monkeypatch):
         from graphact_lab.data import molene
 
-        monkeypatch.setattr(molene, "LARGEST_FILE", 1000)
+        monkeypatch.setattr(molene, "MAX_FILE_SIZE", 1000)
         with pytest.raises(DataError, match="would take"):
             read_molene(write_molene(tmp_path / "molene"))
 

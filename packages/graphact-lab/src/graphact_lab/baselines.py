@@ -1,11 +1,11 @@
-"""What can be had without a network: the figures that every report shows beside the networks."""
+"""Baselines without a network, which every report shows beside the networks."""
 
 import torch
 from torch import Tensor
 
 from graphact._checks import check_choice, check_integer
 from graphact.training import Task, metric_of
-from graphact_lab.registry import EXPERIMENTS, find_experiment
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 
 
 def baselines(task: Task, *, order: int = 35) -> dict[str, float]:
@@ -35,7 +35,7 @@ def baselines(task: Task, *, order: int = 35) -> dict[str, float]:
 
 
 def prepared_baselines(task: Task, preparation: str, order: int = 35) -> dict[str, float]:
-    """What the signals that nodes prepare are worth without a network: the test metric by name.
+    """Return the test metric of prepared signals without a network, by name.
 
     - "by-centrality": the best linear filter of them;
     - "local-estimate" and "fill-in", whose targets are what an estimate leaves over: the estimate with a constant;

@@ -17,8 +17,8 @@ The experiments of the paper and the benchmarks beyond it, by one command each.
 COMMANDS = {
     "run": ("graphact_lab.commands.run:run", "run an experiment and write its report"),
     "report": ("graphact_lab.commands.run:report", "write the report of stored results"),
-    "data": ("graphact_lab.commands.catalogue:data", "fetch or check the data sets"),
-    "list": ("graphact_lab.commands.catalogue:list_all", "list experiments, their presets and data sets"),
+    "data": ("graphact_lab.commands.overview:data", "fetch or check the data sets"),
+    "list": ("graphact_lab.commands.overview:list_all", "list experiments, their presets and data sets"),
 }
 
 
@@ -39,11 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def advice(words: Sequence[str]) -> str:
     """Return what to do after Ctrl-C."""
-    return "; finished cells are kept, run the same command again to go on" if list(words[:1]) == ["run"] else ""
+    return "; finished cells are kept, run the same command again to resume" if list(words[:1]) == ["run"] else ""
 
 
 def is_bug(error: Exception) -> bool:
-    """Return whether an error is none that the user can mend: no package, no results, no data."""
+    """Return whether an error is a bug, rather than a missing package, missing results or missing data."""
     from graphact_lab.data.download import DataError
     from graphact_lab.store import StoreError
 

@@ -113,7 +113,7 @@ def make_column(values: list[Any]) -> pa.Array:
 
 
 def is_float_list(value: Any, depth: int) -> bool:
-    """Whether a value is a list of floats, nested to a depth."""
+    """Return whether a value is a list of floats, nested to a depth."""
     if depth == 0:
         return type(value) is float
     return type(value) is list and all(is_float_list(item, depth - 1) for item in value)

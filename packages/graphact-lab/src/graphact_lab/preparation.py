@@ -1,4 +1,4 @@
-"""What nodes make of their signals before a network sees them, by name."""
+"""Preparation of signals by nodes, before a network sees them, by name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from graphact.training import Task
 
 # Functions of signals and graph: the same for all splits, and repeated with the links that are left when some are lost
-OF_SIGNALS: "dict[str, Callable[[Tensor, Graph], Tensor]]" = {
+SIGNAL_PREPARATIONS: "dict[str, Callable[[Tensor, Graph], Tensor]]" = {
     "local-contrast": Imported("graphact_lab.experiments.source_localization.task:local_contrast"),
     "by-centrality": Imported("graphact_lab.experiments.consensus.task:by_centrality"),
 }
 # Functions of a task, which learn from its training samples
-OF_TASKS: "dict[str, Callable[[Task], Task]]" = {
+TASK_PREPARATIONS: "dict[str, Callable[[Task], Task]]" = {
     "local-estimate": Imported("graphact_lab.experiments.denoising.task:with_local_estimate")
 }
-PREPARATIONS = ("none", *OF_SIGNALS, *OF_TASKS)
+PREPARATIONS = ("none", *SIGNAL_PREPARATIONS, *TASK_PREPARATIONS)
 
 
 def shifted_by(tasks: "Sequence[Task]", shift: str) -> "list[Task]":
@@ -63,10 +63,10 @@ def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
     check_choice("preparation", preparation, PREPARATIONS)
     if preparation == "none":
         return list(tasks)
-    if preparation in OF_TASKS:
-        return [OF_TASKS[preparation](task) for task in tasks]
+    if preparation in TASK_PREPARATIONS:
+        return [TASK_PREPARATIONS[preparation](task) for task in tasks]
     distinct = {(id(task.inputs), id(task.graph)): task for task in tasks}
-    made = {key: OF_SIGNALS[preparation](task.inputs, task.graph) for key, task in distinct.items()}
+    made = {key: SIGNAL_PREPARATIONS[preparation](task.inputs, task.graph) for key, task in distinct.items()}
     details = {"preparation": preparation}
     return [
         replace(task, inputs=made[id(task.inputs), id(task.graph)], details={**task.details, **details})

@@ -20,8 +20,8 @@ from graphact.progress import JobWatcher
 from graphact.spec import HopMixture
 from graphact.training import Fleet, Task
 from graphact_lab.baselines import baselines, prepared_baselines
-from graphact_lab.protocol import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, run_seed
-from graphact_lab.registry import find_experiment
+from graphact_lab.descriptions import find_experiment
+from graphact_lab.protocols import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, run_seed
 from graphact_lab.store import Row, Store, StoreError
 
 CHECKPOINT_SECONDS = 20.0
@@ -203,7 +203,7 @@ def run_baselines(
 
 
 def stamp(protocol: Protocol, device: str) -> Row:
-    """What, with which versions, where and when."""
+    """Return the provenance of rows: preset, versions, device and time."""
     return {
         "experiment": protocol.experiment,
         "preset": protocol.preset,
@@ -216,7 +216,7 @@ def stamp(protocol: Protocol, device: str) -> Row:
 
 
 def replica_of(task: Task) -> Row:
-    """Which replica a task is."""
+    """Return the replica of a task: graph, split and node."""
     return {name: task.details.get(name) for name in ("graph", "split")} | {"node": task.node, "realization": None}
 
 
@@ -229,7 +229,7 @@ def learned(model: GraphModule) -> Row:
 
 
 def cost(model: GraphModule) -> Row:
-    """How many numbers a network learns, and how often neighbours exchange for each of its answers."""
+    """Return the number of parameters of a network, and of exchanges between neighbours for an answer."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"parameters": parameters, "exchanges": sum(layer.exchanges for layer in model.layers())}
 
@@ -250,7 +250,7 @@ class CheckpointTimer:
     """Decides after every epoch whether to write the checkpoint: every so many seconds, and before a stop.
 
     While :meth:`signals_held` lasts, Ctrl-C and SIGTERM are held back until the checkpoint of the running epoch is
-    written. The same signal a second time stops at once.
+    written. The same signal a second time stops immediately.
     """
 
     def __init__(self, seconds: float, watcher: JobWatcher) -> None:

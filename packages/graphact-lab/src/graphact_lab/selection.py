@@ -16,7 +16,7 @@ class Point(NamedTuple):
     dropout: float
 
 
-class Trial(NamedTuple):
+class TrainingTrial(NamedTuple):
     """One model to train: with these settings, on this replica (a split, or a fold)."""
 
     point: Point
@@ -24,7 +24,7 @@ class Trial(NamedTuple):
 
 
 class Scores(Protocol):
-    """What training gives of each trial: see :class:`graphact.training.FleetResult`."""
+    """Results of training by trial: see :class:`graphact.training.FleetResult`."""
 
     @property
     def test(self) -> list[float]: ...
@@ -36,11 +36,11 @@ class Scores(Protocol):
     def best_epoch(self) -> list[int]: ...
 
 
-Train = Callable[[Sequence[Trial]], Scores]
+Train = Callable[[Sequence[TrainingTrial]], Scores]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SelectedResult:
     """The result on one replica, with the settings that were chosen for it."""
 
     replica: int
@@ -101,7 +101,7 @@ def nested(
     reporting: Sequence[int],
     *,
     higher_is_better: bool = True,
-) -> tuple[list[Outcome], list[list[float]]]:
+) -> tuple[list[SelectedResult], list[list[float]]]:
     """Choose settings and report with them; return the outcomes, and the validation scores of each point.
 
     With replicas for tuning, the point with the best mean validation score on them is trained on the others. Without,
@@ -117,23 +117,24 @@ def nested(
     if set(tuning) & set(reporting):
         raise ValueError(f"tuning and reporting must share no replica, got {sorted(set(tuning) & set(reporting))}")
     if tuning and len(points) > 1:
-        scores = train([Trial(point, replica) for point in points for replica in tuning]).validation
+        scores = train([TrainingTrial(point, replica) for point in points for replica in tuning]).validation
         validation = [scores[start : start + len(tuning)] for start in range(0, len(scores), len(tuning))]
         points = [choose(points, validation, higher_is_better=higher_is_better)]
     else:
         validation = []
-    trials = [Trial(point, replica) for point in points for replica in reporting]
+    trials = [TrainingTrial(point, replica) for point in points for replica in reporting]
     found = train(trials)
     results = zip(trials, found.test, found.validation, found.best_epoch, strict=True)
     outcomes = {
-        trial: Outcome(trial.replica, trial.point, test, validated, epoch) for trial, test, validated, epoch in results
+        trial: SelectedResult(trial.replica, trial.point, test, validated, epoch)
+        for trial, test, validated, epoch in results
     }
     if len(points) > 1:
-        validation = [[outcomes[Trial(point, replica)].validation for replica in reporting] for point in points]
+        validation = [[outcomes[TrainingTrial(point, replica)].validation for replica in reporting] for point in points]
     chosen = [
-        Trial(choose(points, [[row[place]] for row in validation], higher_is_better=higher_is_better), replica)
+        TrainingTrial(choose(points, [[row[place]] for row in validation], higher_is_better=higher_is_better), replica)
         if len(points) > 1
-        else Trial(points[0], replica)
+        else TrainingTrial(points[0], replica)
         for place, replica in enumerate(reporting)
     ]
     return [outcomes[trial] for trial in chosen], validation

@@ -82,7 +82,7 @@ class Store:
         self.checkpoint(key).unlink(missing_ok=True)
 
     def checkpoint(self, key: str) -> Path:
-        """Where a half-finished cell is kept."""
+        """Return the file of a half-finished cell."""
         return self.directory / "checkpoints" / f"{key}.safetensors"
 
     def cells(self) -> dict[str, list[Row]]:

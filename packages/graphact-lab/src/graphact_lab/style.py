@@ -21,7 +21,7 @@ JOINS = "stroke-linejoin: round; stroke-linecap: butt"
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is called and drawn. The colours are Okabe and Ito's, which colour-blind readers tell apart."""
+    """Names and looks of a method. The colours are Okabe and Ito's, which colour-blind readers tell apart."""
 
     short: str  # in tables
     long: str  # in a sentence

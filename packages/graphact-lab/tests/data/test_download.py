@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from graphact_lab.data.download import (
-    LARGEST_FILE,
+    MAX_FILE_SIZE,
     DataError,
     check,
     data_directory,
@@ -155,7 +155,7 @@ def test_progress_is_reported_to_the_end(server, empty_cache):
 
 
 def test_an_endless_file_is_cut_off(server, monkeypatch, tmp_path):
-    monkeypatch.setattr("graphact_lab.data.download.LARGEST_FILE", 1000)
+    monkeypatch.setattr("graphact_lab.data.download.MAX_FILE_SIZE", 1000)
     with pytest.raises(DataError, match="more than 1000 bytes came"):
         download(f"{server.url}/RADOMEH.tar.gz", tmp_path / "file", None)
     assert files_under(tmp_path) == []
@@ -163,9 +163,9 @@ def test_an_endless_file_is_cut_off(server, monkeypatch, tmp_path):
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path):
     archive = tmp_path / "archive.zip"
-    archive.write_bytes(zip_of({"big": bytes(LARGEST_FILE + 1)}))
+    archive.write_bytes(zip_of({"big": bytes(MAX_FILE_SIZE + 1)}))
     assert archive.stat().st_size < 1e6
-    with pytest.raises(DataError, match=f"big would take {LARGEST_FILE + 1} bytes"):
+    with pytest.raises(DataError, match=f"big would take {MAX_FILE_SIZE + 1} bytes"):
         member_of_zip(archive, "big", "there")
 
 

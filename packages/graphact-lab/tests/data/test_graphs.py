@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.io import read_tu_data
 
-from graphact_lab.data.graphs import GRAPH_SETS, read_graphs, read_tu
+from graphact_lab.data.graph_sets import GRAPH_SETS, read_graphs, read_tu
 
 EDGES = "1, 2\n2, 1\n2, 3\n3, 2\n4, 5\n5, 4\n5, 5\n7, 8\n8, 7\n7, 8\n"  # a loop, an edge twice, a node alone
 FILES = {"A": EDGES, "graph_indicator": "1\n1\n1\n2\n2\n3\n4\n4\n", "graph_labels": "-1\n1\n1\n-1\n"}

@@ -20,7 +20,7 @@ import torch
 
 from graphact.progress import JobWatcher
 from graphact.training import TrainingSettings
-from graphact_lab.registry import find_protocol
+from graphact_lab.descriptions import find_protocol
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from graphact_lab.pairing import choose, difference
+from graphact_lab.statistics import choose, difference
 
 
 def rows(values, **place):

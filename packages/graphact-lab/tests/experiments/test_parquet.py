@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from graphact_lab.pairing import REPLICA
 from graphact_lab.parquet import decode_cells, decode_keys, encode_cells
+from graphact_lab.statistics import REPLICA
 
 ROW = {"experiment": "consensus", "seed": 3, "value": 0.1, "delayed": True, "settings": {"hops": [1, 2], "rate": None}}
 

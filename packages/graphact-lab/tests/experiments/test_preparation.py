@@ -1,4 +1,4 @@
-"""What nodes make of their signals before a network sees them."""
+"""Preparation of signals before a network sees them."""
 
 import pytest
 import torch

@@ -6,8 +6,8 @@ import pytest
 
 from graphact.registry import POINTWISE
 from graphact.training import TrainingSettings
-from graphact_lab.protocol import changed_protocol, jobs_of
-from graphact_lab.registry import EXPERIMENTS, PRESETS, find_protocol
+from graphact_lab.descriptions import EXPERIMENTS, PRESETS, find_protocol
+from graphact_lab.protocols import changed_protocol, jobs_of
 
 
 def test_table_one():

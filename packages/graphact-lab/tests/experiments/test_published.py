@@ -11,9 +11,9 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
+from graphact_lab.descriptions import find_experiment
 from graphact_lab.experiments.flocking.experiment import NAME as FLOCKING
 from graphact_lab.parquet import encode_cells
-from graphact_lab.registry import find_experiment
 from graphact_lab.report import write_report
 from graphact_lab.store import Store, find_stores
 from graphact_lab.style import Variant
@@ -55,7 +55,7 @@ def read_results(rows, folder):
 
 
 def is_same(number, text):
-    """Whether a number of a CSV file is the one expected; NaN is empty there."""
+    """Return whether a number of a CSV file is the one expected; NaN is empty there."""
     return math.isclose(number, float(text), rel_tol=1e-9, abs_tol=1e-12) if text else math.isnan(number)
 
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from graphact import nn
-from graphact.cli import make_parser
 from graphact.registry import FURTHER, POINTWISE
-from graphact_lab.commands.run import protocol_of
-from graphact_lab.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
-from graphact_lab.registry import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.cli import make_parser
+from graphact_lab.commands.run import find_settings
+from graphact_lab.descriptions import EVERY_EXPERIMENT, EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact_lab.store import Store, find_stores
 from support.places import ROOT
 
@@ -18,10 +18,9 @@ RESULTS = ROOT / "results"
 
 WITHOUT_TORCH = """
 import sys
-from graphact.commands import catalogue
-from graphact_lab.commands import run
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import EXPERIMENTS, find_experiment
+from graphact_lab.commands import overview, run
+from graphact_lab.protocols import jobs_of
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 for name in EXPERIMENTS:
     assert all(jobs_of(protocol, 0) for protocol in find_experiment(name).protocols)
 assert not {"torch", "numpy", "scipy", "rich", "pooch"} & set(sys.modules)
@@ -61,11 +60,41 @@ def test_published_results_are_continued_not_repeated(folder):
     store = Store(RESULTS / folder)
     (command,) = store.commands()
     options = make_parser().parse_args(command.split()[1:])
-    protocol = protocol_of(options)
+    protocol = find_settings(options)
     jobs = {seed: jobs_of(protocol, seed) for seed in range(options.seed, options.seed + options.seeds)}
     keys = {job.key for own in jobs.values() for job in own}
     keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
     assert {*store.keys()} == keys
+
+
+ALONE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class RefuseOthers(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        parts = name.split(".")
+        if parts[:2] == ["graphact_lab", "experiments"] and len(parts) > 2 and parts[2] != sys.argv[1]:
+            raise ImportError(f"{sys.argv[1]} imports {name}")
+
+sys.meta_path.insert(0, RefuseOthers())
+from graphact_lab.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+SMALLEST = {
+    "node-classification": ["--set", "dataset=wisconsin", "--set", "split=given", "--set", "splits=2"],
+    "robustness": ["--set", "steps=2", "--set", "block=500"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY_EXPERIMENT)
+def test_a_command_imports_no_other_experiment(name, tmp_path, real_data):
+    words = ["run", name, "--preset", "smoke", "--device", "cpu", "--activation", "relu", "--rows-only", "--quiet"]
+    words += ["--data", str(real_data), "--out", str(tmp_path), *SMALLEST.get(name, [])]
+    program = [sys.executable, "-c", ALONE, name.replace("-", "_"), *words]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

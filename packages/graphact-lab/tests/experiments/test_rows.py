@@ -4,7 +4,7 @@ import random
 import pytest
 
 from experiments.report.factory import baseline, every_experiment, row
-from graphact_lab.report.write import gather, read_rows
+from graphact_lab.report.rows import gather, read_rows
 
 
 def runs_of(*rows):

@@ -8,8 +8,8 @@ import pytest
 
 from graphact.progress import JobWatcher
 from graphact.training import TrainingSettings
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphact_lab.selection import Trial, choose, grid, nested
+from graphact_lab.selection import TrainingTrial, choose, grid, nested
 
 POINTS = grid([0.1, 0.01], [0.0, 0.5], [0.2])
 
@@ -36,8 +36,8 @@ def test_settings_are_chosen_on_tuning_replicas_and_reported_on_others():
         return scores(trials, lambda trial: trial.point.decay + (trial.replica > 1) * trial.point.rate, lambda t: 7.0)
 
     outcomes, validation = nested(train, POINTS, [0, 1], [2, 3, 4])
-    assert asked[0] == [Trial(point, replica) for point in POINTS for replica in (0, 1)]
-    assert asked[1] == [Trial(POINTS[1], replica) for replica in (2, 3, 4)]
+    assert asked[0] == [TrainingTrial(point, replica) for point in POINTS for replica in (0, 1)]
+    assert asked[1] == [TrainingTrial(POINTS[1], replica) for replica in (2, 3, 4)]
     assert [outcome.replica for outcome in outcomes] == [2, 3, 4]
     assert {outcome.point for outcome in outcomes} == {POINTS[1]}
     assert validation == [[0.0, 0.0], [0.5, 0.5], [0.0, 0.0], [0.5, 0.5]]
@@ -54,7 +54,7 @@ def test_without_tuning_replicas_each_chooses_for_itself():
 
     outcomes, table = nested(lambda trials: scores(trials, validation, lambda trial: 1.0), POINTS, [], [0, 1])
     assert [outcome.point for outcome in outcomes] == [POINTS[0], POINTS[3]]
-    assert table == [[validation(Trial(point, replica)) for replica in (0, 1)] for point in POINTS]
+    assert table == [[validation(TrainingTrial(point, replica)) for replica in (0, 1)] for point in POINTS]
 
 
 @pytest.mark.parametrize("tuning", [[0, 1], []])

@@ -52,7 +52,7 @@ def wait_for(condition, seconds):
 
 
 def holds_a_cell(pid):
-    """Whether a process works on a cell, which it holds by a lock."""
+    """Return whether a process works on a cell, which it holds by a lock."""
     try:
         return any(handle.readlink().suffix == ".lock" for handle in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:

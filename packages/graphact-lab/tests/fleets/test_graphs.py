@@ -10,8 +10,8 @@ from torch import nn
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
 from graphact.training.splits import Split
-from graphact_lab.data.graphs import GraphSet
-from graphact_lab.experiments.graph_classification.networks import GraphNetwork
+from graphact_lab.data.graph_sets import GraphSet
+from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.fleets.active import dropout_masks
 from graphact_lab.fleets.graphs import GraphFleet
 
@@ -46,7 +46,7 @@ def splits():
 
 def make(number, **options):
     torch.manual_seed(number)
-    return GraphNetwork(FEATURES, WIDTH, 2, layers=LAYERS, **options).double()
+    return GINNetwork(FEATURES, WIDTH, 2, layers=LAYERS, **options).double()
 
 
 def fleet_of(data, splits, models, places=range(3)):

@@ -10,8 +10,8 @@ from torch import nn
 
 from graphact import Graph
 from graphact.training.splits import Split
-from graphact_lab.experiments.node_classification.convolutions import node_graph
-from graphact_lab.experiments.node_classification.networks import NodeNetwork
+from graphact_lab.classifiers.node_classifier import NodeNetwork
+from graphact_lab.classifiers.stacked_layers import node_graph
 from graphact_lab.fleets import nodes as module
 from graphact_lab.fleets.active import dropout_masks
 from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures

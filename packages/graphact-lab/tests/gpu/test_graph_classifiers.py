@@ -6,8 +6,8 @@ import torch
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
 from graphact.training.splits import Split
-from graphact_lab.data.graphs import GraphSet
-from graphact_lab.experiments.graph_classification.networks import GraphNetwork
+from graphact_lab.data.graph_sets import GraphSet
+from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.fleets.graphs import GraphFleet
 
 
@@ -24,7 +24,7 @@ def test_recorded_epochs_are_those_of_the_cpu(activation):
     order = torch.randperm(24, generator=generator)
     splits = [Split(order[:12], order[12:18], order[18:]), Split(order[10:], order[:6], order[6:10])]
     torch.manual_seed(0)
-    models = [GraphNetwork(3, 4, 2, layers=2, activation=activation).double() for _ in splits]
+    models = [GINNetwork(3, 4, 2, layers=2, activation=activation).double() for _ in splits]
     settings = {"seeds": [3, 4], "rates": [0.01, 0.02], "decays": [0.0, 0.01], "dropouts": [0.5, 0.0]}
     partitions = [data.batches(8, number) for number in range(2)]
     found = []

@@ -10,7 +10,7 @@ import scipy.stats
 
 from claims import CLAIMS, table
 from evidence import Contrast, Evidence, NotRunError, Study, at, minus, settings_of
-from graphact_lab.registry import find_protocol
+from graphact_lab.descriptions import find_protocol
 from verdicts import Claim, Verdict, judge, verdict_on
 
 STUDY = Study("source-localization", "paper", "converged")
@@ -276,7 +276,7 @@ def test_every_claim_has_a_line_with_verdict_interval_p_and_units(published):
         assert len(cells) == 9
         if isinstance(verdict, Verdict) and verdict.estimates:
             assert "[" in cells[4]
-            of_seeds = verdict.study[1:] == ("robustness", "cora")
-            assert cells[8].endswith("seeds" if of_seeds else ("graphs", "splits"))
+            has_seeds = verdict.study[1:] == ("robustness", "cora")
+            assert cells[8].endswith("seeds" if has_seeds else ("graphs", "splits"))
             assert 0 <= verdict.p <= verdict.adjusted <= 1
     assert {verdict.study.protocol for verdict in found} >= {"paper", "converged", "best"}

@@ -1,4 +1,4 @@
-"""What gains go with: factors, rank correlations and tables, beside hand-made rows; homophily beside PyG's."""
+"""Moderators of gains: factors, rank correlations and tables, beside hand-made rows; homophily beside PyG's."""
 
 import importlib
 import json
@@ -11,7 +11,7 @@ from scipy import stats
 from benchmark_rows import Benchmarks, read_graphs
 from evidence import PROBLEMS
 from graphact.graph import Graph
-from graphact_lab.data.nodes import NodeData, read_nodes
+from graphact_lab.data.node_sets import NodeData, read_nodes
 from moderators import association, draw_moderators, factors_of, moderators_table, noise_table
 from studies.test_when import SCORES, write_rows
 from support.places import ROOT

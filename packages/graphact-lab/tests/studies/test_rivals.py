@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evidence import Cell, Evidence, Study, at
-from graphact_lab.pairing import difference
+from graphact_lab.statistics import difference
 from quotes import NOT_RUN
 from rivals import Rivals
 

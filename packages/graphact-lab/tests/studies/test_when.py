@@ -9,8 +9,8 @@ from scipy import stats
 
 from benchmark_rows import Benchmarks, Cell
 from evidence import Evidence, NotRunError
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_protocol
+from graphact_lab.descriptions import find_protocol
+from graphact_lab.protocols import jobs_of
 from page import ROOT
 from quotes import STALE
 from ranking import Ranking, draw_ranking, ranking_of, ranks_of
@@ -190,7 +190,7 @@ def test_other_settings_under_a_protocols_name_are_a_setting_of_their_own(tmp_pa
     write_rows(tmp_path / "b", datasets=("cora",), scores={"tanh": 10.0}, epochs="5", rates="1.0")
     benchmarks = Benchmarks(tmp_path)
     assert set(cora(tmp_path).rows) == {("relu", None), ("max-ga", 1)}
-    (other,) = benchmarks.of_no_protocol()
+    (other,) = benchmarks.unlisted_settings()
     assert other.protocol == "gcn, epochs 5, rates [1.0]"
     assert benchmarks.comparable("node-classification") == benchmarks.of("node-classification", "gcn")
     assert "none of a protocol, which no table shows: gcn, epochs 5, rates [1.0], F = 64, Cora." in render(benchmarks)
@@ -273,7 +273,7 @@ def test_every_protocol_is_in_the_list_of_what_was_not_run(tmp_path):
 
 
 def test_the_page_is_that_of_the_rows(results):
-    """What stands in docs is written again from results, and compared."""
+    """The page in docs equals the one made again from results."""
     page = render(Benchmarks(RESULTS), Evidence(results))
     assert STALE not in page, "sentences still hold"
     assert page == (ROOT / "docs" / "when-it-pays.md").read_text(), "run python studies/when.py"

@@ -10,8 +10,8 @@ from graphact import Graph
 from graphact.nn import ACTIVATIONS, GCNN
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact.training.splits import Split
-from graphact_lab.experiments.node_classification.convolutions import node_graph
-from graphact_lab.experiments.node_classification.networks import NodeNetwork
+from graphact_lab.classifiers.node_classifier import NodeNetwork
+from graphact_lab.classifiers.stacked_layers import node_graph
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
 from graphact_lab.tasks import source_localization_tasks

@@ -15,25 +15,25 @@ from graphact._extras import require
 from graphact.commands.parser import Choices, command, import_modules, option, print_json
 from graphact.registry import FURTHER, POINTWISE
 from graphact_lab.data.sources import DATA_SETS
-from graphact_lab.experiments.flocking import experiment as flocking
-from graphact_lab.protocol import METHODS, RIVALS, Protocol, jobs_of
-from graphact_lab.registry import (
+from graphact_lab.descriptions import (
     BENCHMARK_PRESETS,
-    BENCHMARKS,
-    EXPERIMENTS,
+    EVERY_EXPERIMENT,
+    FLOCKING,
+    FLOCKING_PRESETS,
     PRESETS,
     find_experiment,
     find_protocol,
 )
+from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
+    from graphact.progress import JobWatcher
+    from graphact_lab.experiments.flocking.experiment import Flocking
     from graphact_lab.store import Store
 
 STANDARD_INPUT = 0
-TRAINED_ON_DATA = (*EXPERIMENTS, *BENCHMARKS)
-EVERY = (*TRAINED_ON_DATA, flocking.NAME)
 SMOKE = "smoke"  # seconds, for tests
-PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *flocking.PRESETS) if n != SMOKE))
+PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS) if n != SMOKE))
 PRESET_NAMES.hidden = (SMOKE,)
 DATA = option(
     "--data",
@@ -45,7 +45,7 @@ DATA = option(
 
 
 @command(
-    option("experiment", ", ".join(EVERY), choices=EVERY, metavar="EXPERIMENT"),
+    option("experiment", ", ".join(EVERY_EXPERIMENT), choices=EVERY_EXPERIMENT, metavar="EXPERIMENT"),
     option(
         "--preset",
         "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
@@ -99,25 +99,17 @@ DATA = option(
     "--json",
 )
 def run(options: argparse.Namespace) -> int:
-    """Run one of the paper's experiments, or flocking: draw or read the data, train all networks of a setting as one
-    batch, write results as they come, then write the report. Run the same command again after a stop: finished cells
-    are not repeated, a half-finished one goes on from its last checkpoint (one of flocking begins anew).
+    """Run an experiment: draw or read the data, train all networks of a setting as one batch, write results as they
+    come, then write the report. Run the same command again after a stop: finished cells are not repeated, a
+    half-finished one resumes from its last checkpoint (one of flocking starts again).
     """
-    import torch
-
     from graphact._checks import check_integer
-    from graphact.progress import JobLines, JobProgress, JobWatcher
-    from graphact.training import threads
     from graphact.training.malloc import keep_freed_memory
-    from graphact_lab.data.download import locate
-    from graphact_lab.experiments.flocking.runner import check_settings as check_flocking
-    from graphact_lab.experiments.flocking.runner import run_flocking
     from graphact_lab.report import REPORT_PACKAGES
-    from graphact_lab.runner import check_settings, run_protocol
     from graphact_lab.store import Store
 
     import_modules(options.imports)
-    protocol = protocol_of(options)
+    protocol = find_settings(options)
     check_integer("--jobs", options.jobs, minimum=1)
     if options.threads is not None:
         check_integer("--threads", options.threads, minimum=1)
@@ -126,37 +118,16 @@ def run(options: argparse.Namespace) -> int:
     if not options.worker:
         require("graphact-lab run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
     store = Store(options.out or default_folder(options))
-    if not options.worker and isinstance(protocol, Protocol):
-        for seed in seeds:
-            check_settings(protocol, store, seed)
-        experiment = find_experiment(options.experiment)
-        for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
-            locate(dataset, options.data)
-    if not options.worker and not isinstance(protocol, Protocol):
-        for seed in seeds:
-            check_flocking(protocol, store, seed)
+    if not options.worker:
+        check_run(protocol, store, seeds, options.data)
     store.create(command_line(options))
     keep_freed_memory()
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    elif options.jobs > 1:  # more threads than cores wait for each other most of the time
-        torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
-    is_measured = device == "cpu" and options.threads is None and not threads.are_set()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
     if options.worker:
         threading.Thread(target=stop_with_parent, daemon=True).start()
     workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
     try:
-        for seed in seeds:
-            silent = options.worker or options.quiet or options.json
-            watching = JobWatcher() if silent else (JobLines() if options.rows_only else JobProgress())
-            with watching as watcher, threads.measured_threads() if is_measured else nullcontext():
-                shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
-                shared["with_baselines"] = not options.rows_only
-                if isinstance(protocol, Protocol):
-                    run_protocol(protocol, store, data=options.data, **shared)
-                else:
-                    run_flocking(protocol, store, **shared)
+        train(protocol, store, seeds, device, options)
         failed = [worker for worker in workers if worker.wait()]
     except BaseException as error:
         for worker in workers:
@@ -169,25 +140,24 @@ def run(options: argparse.Namespace) -> int:
     if options.worker:
         return 0
     if failed:
-        sys.stderr.write("graphact: a worker process failed; run the same command again to finish its cells\n")
+        sys.stderr.write("graphact-lab: a worker process failed; run the same command again to finish its cells\n")
         return 1
-    if isinstance(protocol, Protocol):
-        jobs = {job.key: job.title for seed in seeds for job in jobs_of(protocol, seed)}
-    else:
-        jobs = {protocol.key(job, seed): job.title for seed in seeds for job in protocol.jobs}
-    left = [title for key, title in jobs.items() if not store.is_finished(key)]
+    cells = {key: title for seed in seeds for key, title in cells_of(protocol, seed).items()}
+    left = [title for key, title in cells.items() if not store.is_finished(key)]
     if left:
-        sys.stderr.write(f"graphact: another process is still working on {len(left)} cells, such as {left[0]}\n")
+        sys.stderr.write(f"graphact-lab: another process is still working on {len(left)} cells, such as {left[0]}\n")
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
-    """The protocol that the options of a run describe, or the settings of flocking."""
+def find_settings(options: argparse.Namespace) -> "Protocol | Flocking":
+    """Return the protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
             raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
     changes = dict(change.split("=", 1) for change in options.set)
-    if options.experiment == flocking.NAME:
+    if options.experiment == FLOCKING:
+        from graphact_lab.experiments.flocking import experiment as flocking
+
         if options.protocol is not None:
             raise ValueError(f"flocking has no protocols, got --protocol {options.protocol}")
         return flocking.find_settings(options.preset, options.activation, changes)
@@ -195,8 +165,69 @@ def protocol_of(options: argparse.Namespace) -> "Protocol | flocking.Flocking":
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
         if str(error).startswith("activation must be one of") and "did you mean" not in str(error):
-            raise ValueError(f"{error}; one of your own is known after --import MODULE that registers it") from error
+            raise ValueError(f"{error}; your own activation is known after --import MODULE") from error
         raise
+
+
+def check_run(protocol: "Protocol | Flocking", store: "Store", seeds: range, data: Path | None) -> None:
+    """Raise if the folder holds results of other settings, or data is missing, before anything is trained."""
+    if isinstance(protocol, Protocol):
+        from graphact_lab.data.download import locate
+        from graphact_lab.runner import check_settings
+
+        for seed in seeds:
+            check_settings(protocol, store, seed)
+        experiment = find_experiment(protocol.experiment)
+        for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
+            locate(dataset, data)
+    else:
+        from graphact_lab.experiments.flocking import airfield
+
+        for seed in seeds:
+            airfield.check_settings(protocol, store, seed)
+
+
+def train(
+    protocol: "Protocol | Flocking", store: "Store", seeds: range, device: str, options: argparse.Namespace
+) -> None:
+    """Train whatever is not finished yet, with the number of threads that is given or measured to be fastest."""
+    import torch
+
+    from graphact.training import threads
+
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    elif options.jobs > 1:  # more threads than cores wait for each other most of the time
+        torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
+    is_measured = device == "cpu" and options.threads is None and not threads.are_set()
+    for seed in seeds:
+        with make_watcher(options) as watcher, threads.measured_threads() if is_measured else nullcontext():
+            shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
+            shared["with_baselines"] = not options.rows_only
+            if isinstance(protocol, Protocol):
+                from graphact_lab.runner import run_protocol
+
+                run_protocol(protocol, store, data=options.data, **shared)
+            else:
+                from graphact_lab.experiments.flocking.airfield import run_flocking
+
+                run_flocking(protocol, store, **shared)
+
+
+def make_watcher(options: argparse.Namespace) -> "JobWatcher":
+    """Return what shows progress: nothing, lines, or bars."""
+    from graphact.progress import JobLines, JobProgress, JobWatcher
+
+    if options.worker or options.quiet or options.json:
+        return JobWatcher()
+    return JobLines() if options.rows_only else JobProgress()
+
+
+def cells_of(protocol: "Protocol | Flocking", seed: int) -> dict[str, str]:
+    """Return the title of each cell, by key."""
+    if isinstance(protocol, Protocol):
+        return {job.key: job.title for job in jobs_of(protocol, seed)}
+    return {protocol.key(job, seed): job.title for job in protocol.jobs}
 
 
 def default_folder(options: argparse.Namespace) -> Path:
@@ -208,16 +239,16 @@ def default_folder(options: argparse.Namespace) -> Path:
 
 def finish(store: "Store", *, as_json: bool) -> int:
     """Print the table and write the report."""
-    from graphact_lab.report import terminal_table, write_report
-
     rows = store.rows()
-    is_flocking = rows[0].get("experiment") == flocking.NAME
+    is_flocking = rows[0].get("experiment") == FLOCKING
     try:
         if is_flocking:
             from graphact_lab.experiments.flocking.report import write_page
 
             page = write_page(rows, store.directory, store.commands())
         else:
+            from graphact_lab.report import terminal_table, write_report
+
             page = write_report(rows, store.directory, command="\n".join(store.commands()))
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
@@ -229,7 +260,7 @@ def finish(store: "Store", *, as_json: bool) -> int:
 
 
 def pick_device(name: str) -> str:
-    """The device to train on."""
+    """Return the device to train on."""
     import torch
 
     if name == "auto":
@@ -240,39 +271,33 @@ def pick_device(name: str) -> str:
 
 
 def command_line(options: argparse.Namespace) -> str:
-    """The command that repeats this run, without what concerns this machine alone."""
-    words = ["graphact", "run", options.experiment, "--preset", options.preset]
-    if options.protocol:
-        words += ["--protocol", options.protocol]
-    for name in options.imports:
-        words += ["--import", name]
-    for name in options.activation:
-        words += ["--activation", name]
-    for change in options.set:
-        words += ["--set", change]
+    """Return the command that repeats this run, without what concerns this machine alone."""
+    words = ["graphact-lab", "run", options.experiment, "--preset", options.preset]
+    words += ["--protocol", options.protocol] if options.protocol else []
+    for name, values in (("--import", options.imports), ("--activation", options.activation), ("--set", options.set)):
+        words += [word for value in values for word in (name, value)]
     words += ["--device", options.device, "--seed", str(options.seed)]
     return shlex.join([*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])])
 
 
 def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Popen[bytes]":
-    """The same command again, as a process that takes cells nobody holds."""
+    """Start the same command again, as a process that takes cells no other process holds."""
     words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
     words += ["--rows-only"] if options.rows_only else []
     words += [] if options.threads is None else ["--threads", str(options.threads)]
-    if options.data is not None:
-        words += ["--data", str(options.data)]
+    words += [] if options.data is None else ["--data", str(options.data)]
     return subprocess.Popen([sys.executable, "-m", "graphact_lab.cli", *words], stdin=subprocess.PIPE)
 
 
 def stop_with_parent() -> None:
-    """Stop this process when the one that started it is gone, whatever ended that: a pipe from it is then closed."""
+    """Stop this process when its parent is gone for whatever reason: the pipe from it is then closed."""
     while os.read(STANDARD_INPUT, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 @command(
-    option("directory", "a folder that graphact run has written", type=Path, metavar="DIR"),
+    option("directory", "a folder that graphact-lab run has written", type=Path, metavar="DIR"),
     option("--publish", "move the rows into one file, DIR/rows.parquet, to keep or share them", action="store_true"),
     "--json",
 )

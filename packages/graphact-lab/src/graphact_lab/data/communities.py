@@ -51,7 +51,7 @@ def community_graph(
 
 
 def is_connected(graph: Graph) -> bool:
-    """Whether every node can be reached from every other."""
+    """Return whether every node can be reached from every other."""
     import scipy.sparse
 
     pattern = scipy.sparse.csr_array(graph.to_dense().numpy())

@@ -17,7 +17,7 @@ from graphact_lab.data.sources import DATASETS, DataFile
 VARIABLE = "GRAPHACT_DATA"
 TIMEOUT_SECONDS = 30
 BYTES_AT_A_TIME = 1 << 16
-LARGEST_FILE = 1 << 26
+MAX_FILE_SIZE = 1 << 26
 
 PathLike = str | os.PathLike[str]
 Progress = DownloadProgress
@@ -28,7 +28,7 @@ class DataError(RuntimeError):
 
 
 class FileStatus(NamedTuple):
-    """What became of one file: ``status`` is "ok", "missing" or "damaged" (its hash is not the expected one)."""
+    """Status of one file: "ok", "missing" or "damaged" (its hash is not the expected one)."""
 
     dataset: str
     file: str
@@ -43,7 +43,7 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
 
     Args:
         dataset: "ml-100k", "molene", "planetoid", "heterophily", "attributed" or "tu".
-        directory: data directory, laid out as ``ml-100k/u.data``, ``ml-100k/u.item``, ``molene/RADOMEH.tar.gz``,
+        directory: data directory, with files such as ``ml-100k/u.data``, ``ml-100k/u.item``, ``molene/RADOMEH.tar.gz``,
             ``molene/weather_stations.csv``, ``planetoid/ind.cora.graph``, ...
         download: whether missing files may be downloaded to the cache folder.
 
@@ -114,7 +114,7 @@ def folder_of(dataset: str, directory: PathLike | None) -> tuple[Path, list[Data
 
 
 def status_of(root: Path, file: DataFile) -> str:
-    """Whether a file is "ok", "missing" or "damaged"."""
+    """Return whether a file is "ok", "missing" or "damaged"."""
     path = root / file.path
     try:
         with path.open("rb") as content:
@@ -126,7 +126,7 @@ def status_of(root: Path, file: DataFile) -> str:
 
 
 def advice(dataset: str) -> str:
-    """What a user can do about missing data."""
+    """Return what a user can do about missing data."""
     paths = [file.path for file in DATASETS[dataset]]
     layout = " and ".join(paths if len(paths) <= 3 else [*paths[:2], f"{len(paths) - 2} more"])
     return f"try again with a network, or set {VARIABLE} or --data to a folder that holds {layout}"
@@ -171,8 +171,8 @@ def download(url: str, path: Path, sha256: str | None, progress: Progress | None
             total = int(response.headers.get("Content-Length") or 0)
             for piece in response.iter_content(BYTES_AT_A_TIME):
                 done += file.write(piece)
-                if done > LARGEST_FILE:
-                    raise DataError(f"cannot download {url}: more than {LARGEST_FILE} bytes came, not the file")
+                if done > MAX_FILE_SIZE:
+                    raise DataError(f"cannot download {url}: more than {MAX_FILE_SIZE} bytes came, not the file")
                 if progress is not None:
                     progress(url, done, total or None)
 
@@ -198,7 +198,7 @@ def member_of_zip(archive: Path, member: str, origin: str) -> bytes:
     """One named file of a zip archive, read in memory; nothing is extracted and no other name is looked at."""
     try:
         with zipfile.ZipFile(archive) as files:
-            if (size := files.getinfo(member).file_size) <= LARGEST_FILE:
+            if (size := files.getinfo(member).file_size) <= MAX_FILE_SIZE:
                 return files.read(member)
     except KeyError as error:
         raise DataError(f"{origin}: the archive has no file named {member}") from error

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphact.storage import DAMAGES, one_line
-from graphact_lab.data.download import LARGEST_FILE, DataError, PathLike
+from graphact_lab.data.download import MAX_FILE_SIZE, DataError, PathLike
 
 HOURS = 744
 FIRST_HOUR = datetime(2014, 1, 1)
@@ -84,7 +84,7 @@ def read_series(path: Path) -> dict[str, NDArray[np.float64]]:
             name = STATION_FILE.fullmatch(member.name)
             content = archive.extractfile(member) if name and member.isreg() else None
             if name and content:
-                if member.size > LARGEST_FILE:
+                if member.size > MAX_FILE_SIZE:
                     raise ValueError(f"{member.name} would take {member.size} bytes")
                 rows = list(csv.DictReader(io.TextIOWrapper(content, "latin-1", newline="")))
                 first = {row["date"]: row["t"] for row in reversed(rows)}  # of rows with the same hour

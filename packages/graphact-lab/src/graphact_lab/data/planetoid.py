@@ -137,7 +137,7 @@ def edges_of(neighbors: dict[int, list[int]], num_nodes: int) -> Tensor:
 
 
 class StoredMatrix:
-    """What a file holds of a SciPy matrix: its attributes."""
+    """The attributes of a SciPy matrix as a file holds them."""
 
     data: NDArray[np.float32]
     indices: NDArray[np.int32]

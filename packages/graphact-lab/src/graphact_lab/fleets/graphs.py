@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from graphact.training.fleet import FleetResult
 from graphact.training.splits import Split
-from graphact_lab.data.graphs import GraphBatch
+from graphact_lab.data.graph_sets import GraphBatch
 from graphact_lab.fleets.active import ActiveModels
 from graphact_lab.fleets.nodes import NodeFleet
 

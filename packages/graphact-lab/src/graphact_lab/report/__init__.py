@@ -24,7 +24,7 @@ def write_report(
     interrupted, as it was before; the page comes last.
 
     Args:
-        rows: the results; :mod:`graphact_lab.rows` describes what a row holds.
+        rows: the results; :mod:`graphact_lab.report.rows` describes what a row holds.
         directory: where to write ``report.html``, ``tables/`` and ``figures/``.
         command: the command that made the results, to be shown in the report.
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from graphact_lab.protocol import POOLING, is_neighborhood, is_pointwise
-from graphact_lab.registry import Measure
+from graphact_lab.descriptions import Measure
+from graphact_lab.protocols import POOLING, is_neighborhood, is_pointwise
 from graphact_lab.report.content import Content, Figure, difference_table, file_name, paired_with, with_values
 from graphact_lab.report.sentences import headline as tell
 from graphact_lab.report.tables import Table, entries_of, make_table
@@ -20,7 +20,7 @@ DIFFERENCES = (
     "Paired over splits, minus the pointwise activation that validates best{}: {}. Half of the 95 % interval behind ±, "
     "corrected for the test samples that splits have in common."
 )
-OF_SEEDS = (
+SEED_DIFFERENCES = (
     "Paired over seeds on one split, minus the pointwise activation that validates best there: {}. Half of the 95 % "
     "interval behind ±. It tells of the draw of parameters and dropout; of other test samples it tells nothing."
 )
@@ -73,7 +73,7 @@ def benchmark(
             if own[own.level == table.keys[index]].validation.isna().all():
                 continue  # chosen on the very samples that are reported: such scores tell no difference
             told = replace(table, measure=measure._replace(overlap=overlaps[table.keys[index]]))
-            best, reference = (best_in(table, index, own, of_kind) for of_kind in (is_neighborhood, is_pointwise))
+            best, reference = (best_in(table, index, own, is_kind) for is_kind in (is_neighborhood, is_pointwise))
             rivals = (best.line_index, reference.line_index) if best and reference else None
             headlines.append((f"{label}{words}", tell(told, index, rivals, units)))
         content += Content(headlines, [figure] if table.entries.best.any() else [], [table])
@@ -99,7 +99,7 @@ def differences(
         name=file_name(table.name, "differences"),
         title=f"Differences from the best pointwise activation{words}",
         axis="Difference of test scores (points)",
-        caption=OF_SEEDS.format(listed) if units else DIFFERENCES.format(tuned, listed),
+        caption=SEED_DIFFERENCES.format(listed) if units else DIFFERENCES.format(tuned, listed),
     )
     adjusted = holm([gap.p_unlike() for gap in gaps.values()])
     p_values = replace(
@@ -114,7 +114,7 @@ def differences(
     return Content(figures=[figure], tables=[shown], more_tables=[p_values])
 
 
-def best_in(table: Table, index: int, cells: pd.DataFrame, is_of_kind: Callable[[str], bool]) -> Any:
+def best_in(table: Table, index: int, cells: pd.DataFrame, is_kind: Callable[[str], bool]) -> Any:
     """The network of a kind that validates best in a column, on splits that are not reported where all have some.
 
     None where there is no such network.
@@ -123,12 +123,12 @@ def best_in(table: Table, index: int, cells: pd.DataFrame, is_of_kind: Callable[
     names = zip(own.method, own.hops, strict=True)
     scores = dict(zip(names, own.tuning if has_tuning(own) else own.validation, strict=True))
     column = table.networks[table.networks.column_index == index].itertuples()
-    known = [entry for entry in column if is_of_kind(entry.method) and not math.isnan(scores[entry.method, entry.hops])]
+    known = [entry for entry in column if is_kind(entry.method) and not math.isnan(scores[entry.method, entry.hops])]
     return max(known, key=lambda entry: scores[entry.method, entry.hops], default=None)
 
 
 def has_tuning(cells: pd.DataFrame) -> bool:
-    """Whether all networks have scores of splits that choose and are not reported."""
+    """Return whether all networks have scores of splits that choose and are not reported."""
     return bool(cells.tuning.notna().all())
 
 

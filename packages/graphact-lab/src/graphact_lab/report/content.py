@@ -1,4 +1,4 @@
-"""What sections consist of: tables of the paper with our numbers, sweeps over a number, learned weights, figures."""
+"""Parts of sections: tables of the paper with our numbers, sweeps over a number, learned weights, figures."""
 
 import math
 import re
@@ -9,11 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from graphact_lab.pairing import FEWEST_UNITS, Difference, common_difference
-from graphact_lab.registry import Measure
+from graphact_lab.descriptions import Measure
 from graphact_lab.report.sentences import headline as tell
 from graphact_lab.report.tables import PublishedTable, Table, entries_of, make_table, mark_best, uncapitalized
-from graphact_lab.statistics import summarize
+from graphact_lab.statistics import MIN_UNITS, Difference, common_difference, summarize
 from graphact_lab.style import Variant, format_number
 
 PLACE = ("line", "line_index", "method", "hops", "key", "column", "column_index")  # of an entry in a table
@@ -43,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Content:
-    """What a section shows of one preset and protocol; contents can be added."""
+    """The parts that a section shows of one preset and protocol; contents can be added."""
 
     headlines: list[tuple[str, str]] = field(default_factory=list)  # each a setting and a sentence
     figures: list[Figure] = field(default_factory=list)
@@ -218,7 +217,7 @@ def paired_with(table: Table, references: Mapping[int, Any], overlap: Callable[[
         reference = references.get(entry.column_index)
         if reference is not None and entry.method != reference.method:
             gap = common_difference(entry, reference, overlap(entry.key))
-            if gap is not None and gap.units >= FEWEST_UNITS:
+            if gap is not None and gap.units >= MIN_UNITS:
                 gaps[entry.Index] = gap
     return gaps
 

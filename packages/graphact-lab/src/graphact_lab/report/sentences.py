@@ -1,24 +1,21 @@
-"""Results in words: the best network beside the baselines, how much has been run, in which settings, and where."""
+"""Results and settings in sentences: the best network, how much was run, and departures from the paper's settings."""
 
 import math
+import string
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
 import pandas as pd
 
-from graphact_lab.pairing import FEWEST_UNITS, REPLICA, common_difference
-from graphact_lab.protocol import REPLICAS
-from graphact_lab.registry import BENCHMARKS, Experiment
-from graphact_lab.report.departures import (
-    Departures,
-    Settings,
-    departures_in_words,
-    given_in,
-    settings_of,
-    settings_of_protocol,
-)
-from graphact_lab.report.tables import MISSING, Table
+from graphact.training.settings import TrainingSettings
+from graphact_lab.descriptions import BENCHMARKS, Experiment
+from graphact_lab.protocols import REPLICAS, Protocol, TrainingJob
+from graphact_lab.report.rows import in_words
+from graphact_lab.report.tables import MISSING as NO_VALUE
+from graphact_lab.report.tables import Table
+from graphact_lab.statistics import MIN_UNITS, REPLICA, common_difference
 from graphact_lab.style import Variant, format_number
 
 SHOWN_OTHERWISE = {
@@ -30,6 +27,17 @@ SHORT = ("quick", "smoke")  # presets that are no reproduction
 Facts = list[tuple[str, str]]
 # How much of what is shown has been run: 100 where nothing is missing, and only there; and in words
 Progress = namedtuple("Progress", "percent sentence")
+# Settings that change neither the problem nor a network of a table: names, what lines and columns stand for, how many
+# runs there are, and what trained networks are evaluated on besides
+APART = {
+    *("experiment", "protocol", "method", "hops", "features", "order", "condition", "seed", "data_seed", *REPLICAS),
+    *("loss_probabilities", "loss_realizations"),
+}
+USUAL = {item.name: item.default for kind in (Protocol, TrainingSettings) for item in fields(kind)}
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+Settings = dict[str, Any]
+Departures = dict[str, tuple[list[str], str]]  # by setting: the values of the runs, and that of the paper, in words
 
 
 def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = None, units: str | None = None) -> str:
@@ -61,7 +69,7 @@ def headline(table: Table, column_index: int, rivals: tuple[int, int] | None = N
     told = list({entry.line_index: entry for entry in (adaptive, relu, fir)}.values())
     texts = [words(entry) for entry in told]
     gap = common_difference(adaptive, relu, measure.overlap) if adaptive is not relu else None
-    if gap and gap.units >= FEWEST_UNITS:
+    if gap and gap.units >= MIN_UNITS:
         drawn = adaptive.replica[0][REPLICA.index("graph")] is not None
         units = units or ("graphs" if drawn else "splits")
         size = f"{gap.mean:+.{measure.digits}f} ± {gap.margin:.{measure.digits}f}"
@@ -105,19 +113,19 @@ def progress_over(tables: Iterable[Table]) -> Progress:
     cells, filled, done, lost = len(every), sum(every.runs > 0), sum(every.runs), sum(every.not_finite)
     percent = min(100 if done == expected else 99, 100 * done // max(expected, 1))
     if filled == 0:
-        return Progress(percent, f"No network has a result yet; a cell without result shows {MISSING}.")
+        return Progress(percent, f"No network has a result yet; a cell without result shows {NO_VALUE}.")
     sentence = "Complete: no cell of the tables lacks a result."
     if percent < 100:
         sentence = (
             f"Partial: {percent} % of the results that the tables show, in {filled} of {cells} cells; a cell without "
-            f"result shows {MISSING}."
+            f"result shows {NO_VALUE}."
         )
     left_out = f" {lost:,} result{' is' if lost == 1 else 's are'} not finite and left out of the means."
     return Progress(percent, sentence + (left_out if lost else ""))
 
 
 def caveat(preset: str, runs: pd.DataFrame, experiment: Experiment, changes: Departures, *, has_signs: bool) -> str:
-    """What a reader should know before comparing with the paper: what was cut short, and which settings are others."""
+    """Return a caution before comparing with the paper: what was cut short, and which settings differ."""
     found = [cut_short(preset, runs, experiment, has_signs=has_signs) if preset in SHORT else ""]
     if changes and (experiment.published is not None or preset != "best"):
         withheld = ", so that its numbers do not stand beside these" if experiment.published is not None else ""
@@ -169,8 +177,8 @@ def facts_of(runs: pd.DataFrame) -> Facts:
     found = [
         *((name, listed(models[key])) for name, key in SIZES.items()),
         ("Replicas", " \N{MULTIPLICATION SIGN} ".join(replicas)),
-        ("Parameters of a network", of_each_line(models, "parameters")),
-        ("Exchanges for one inference", of_each_line(models, "exchanges")),
+        ("Parameters of a network", cost_by_method(models, "parameters")),
+        ("Exchanges for one inference", cost_by_method(models, "exchanges")),
         ("Epochs", listed(models.epochs)),
         *((name.replace("_", " ").capitalize(), value) for name, value in others),
         ("Seed", listed(runs.seed)),
@@ -193,8 +201,8 @@ def provenance(runs: pd.DataFrame) -> Facts:
     return [(name, value) for name, value in found if value]
 
 
-def of_each_line(models: pd.DataFrame, key: str) -> str:
-    """What networks cost, method by method, from the smallest to the largest setting; nothing where it is not known."""
+def cost_by_method(models: pd.DataFrame, key: str) -> str:
+    """Return a cost of networks in words, by method, from the smallest to the largest; empty where it is not known."""
     counts: dict[Variant, list[int]] = {}
     for run in models[models[key].notna()].itertuples():
         counts.setdefault(Variant(run.method, run.hops), []).append(getattr(run, key))
@@ -217,3 +225,83 @@ def computing_time(runs: pd.DataFrame) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def settings_of(given: Mapping[str, Any], experiment: Experiment) -> Settings:
+    """Settings as a row has them, with the options of its tasks among them and what is not given as it usually is."""
+    usual = {name: value for name, value in USUAL.items() if value is not MISSING}
+    return {**usual, **experiment.usual_options, **given, **given.get("task_options", {})}
+
+
+def settings_of_protocol(protocol: Protocol, experiment: Experiment) -> Settings:
+    """The settings of a protocol, as its rows have them."""
+    job = TrainingJob(protocol, protocol.methods[0], None, protocol.features[0], protocol.orders[0], seed=0)
+    return settings_of(job.settings(), experiment)
+
+
+def given_in(runs: pd.DataFrame) -> Iterator[Mapping[str, Any]]:
+    """The settings of the networks among runs, each once; none of rows that tell none."""
+    networks = runs[runs.kind == "model"]
+    yield from (given for given in networks.drop_duplicates("settings").given if given)
+
+
+def departures(runs: pd.DataFrame, experiment: Experiment) -> Departures:
+    """Return the settings of runs of one protocol that are not the paper's; empty where there are none.
+
+    Each run is held against the reading of the paper (a protocol of the preset "paper") that is nearest, of those with
+    the name of its protocol if there are some.
+    """
+    ignored = APART | {"task_options"}
+    readings = [one for one in experiment.protocols if one.preset == "paper"]
+    own = [one for one in readings if one.name == runs.protocol.iloc[0]]
+    known = [settings_of_protocol(one, experiment) for one in own or readings]
+    found: Departures = {}
+    for settings in (settings_of(given, experiment) for given in given_in(runs)) if known else ():
+        changes = [
+            {
+                name: in_words(paper.get(name))
+                for name in sorted((settings.keys() | paper.keys()) - ignored)
+                if in_words(settings.get(name)) != in_words(paper.get(name))
+            }
+            for paper in known
+        ]
+        for name, usual in min(changes, key=len).items():
+            values, _ = found.setdefault(name, ([], usual))
+            if (value := in_words(settings.get(name))) not in values:
+                values.append(value)
+    return found
+
+
+def departures_in_words(found: Departures) -> str:
+    """Departures as part of a sentence.
+
+    Example:
+        >>> departures_in_words({"communities": (["3"], "4"), "learning_rate": (["0.1", "0.2"], "0.001")})
+        'communities 3 instead of 4, learning rate 0.1 or 0.2 instead of 0.001'
+    """
+    return ", ".join(
+        f"{name.replace('_', ' ')} {' or '.join(values)} instead of {usual}" for name, (values, usual) in found.items()
+    )
+
+
+def explanation_of(experiment: Experiment, runs: pd.DataFrame) -> list[str]:
+    """The paragraphs of an experiment with the settings of its runs in the places of their names."""
+    usual = settings_of_protocol(experiment.protocols[0], experiment)
+    known = [settings_of(given, experiment) for given in given_in(runs)] or [usual]
+    paragraphs = []
+    for text in experiment.explanation:
+        names = {name for _, name, _, _ in string.Formatter().parse(text) if name}
+        words = {name: alternatives(settings[name] for settings in known) for name in names}
+        filled = text.format(**words)
+        paragraphs.append(filled[:1].upper() + filled[1:])
+    return paragraphs
+
+
+def alternatives(values: Any) -> str:
+    """Whole numbers in words, each once.
+
+    Example:
+        >>> alternatives([20, 3, 3])
+        'three or 20'
+    """
+    return " or ".join(COUNTS[value] if 0 <= value < len(COUNTS) else f"{value:,}" for value in sorted(set(values)))

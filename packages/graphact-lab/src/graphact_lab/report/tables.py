@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from graphact_lab.registry import Measure
+from graphact_lab.descriptions import Measure
 from graphact_lab.statistics import Summary, summarize
 from graphact_lab.style import Variant, spread
 
@@ -70,12 +70,12 @@ class Table:
 
     @cached_property
     def common_runs(self) -> int:
-        """How many runs every network with a result stands for, none of them diverged; 0 where they differ."""
+        """The number of runs of every network with a result, none of them diverged; 0 where numbers differ."""
         alike = self.networks.runs.nunique() == 1 and not self.networks.not_finite.any()
         return int(self.networks.runs.iloc[0]) if alike else 0
 
     def is_marked(self, entry: Any) -> bool:
-        """Whether an entry is the best network of a column that has several."""
+        """Return whether an entry is the best network of a column that has several."""
         column = self.entries[self.entries.column_index == entry.column_index] if entry.best else self.entries[:0]
         return int(((column.kind == "model") & (column.runs > column.not_finite)).sum()) > 1
 
@@ -84,7 +84,7 @@ class Table:
         return spread(entry.mean, entry.std, self.measure.digits, small=True) if entry.runs else MISSING
 
     def shown_runs(self, entry: Any, noun: str = " run") -> str:
-        """How many runs an entry stands for, where that is not said once for all."""
+        """Return the number of runs of an entry, in words; empty where it is the common one."""
         told = self.common_runs and entry.runs == self.common_runs and not entry.not_finite
         return "" if told or not self.with_runs else self.runs(entry, noun)
 
@@ -94,7 +94,7 @@ class Table:
 
     @staticmethod
     def runs(entry: Any, noun: str = " run") -> str:
-        """How many runs an entry stands for, and how many of them diverged."""
+        """Return the number of runs of an entry, and how many of them diverged, in words."""
         lost = f", {entry.not_finite} not finite" if entry.not_finite else ""
         return f"{entry.runs}{noun}{'s' if noun and entry.runs > 1 else ''}{lost}" if entry.runs else ""
 
@@ -124,10 +124,10 @@ def make_table(
     for variant in (Variant(*names) for names in paper):
         if not any(one.method == variant.method and variant.hops in (None, one.hops) for one in ours):
             lines[variant, variant.label] = {}
-    of_networks = {key for (variant, _), found in lines.items() if variant for key in found}
-    of_all = {key for found in lines.values() for key in found if key is not None}
+    network_keys = {key for (variant, _), found in lines.items() if variant for key in found}
+    all_keys = {key for found in lines.values() for key in found if key is not None}
     ranks = {key: rank for rank, key in enumerate(column_order)}
-    keys = of_networks or set(column_order) or of_all or {None}
+    keys = network_keys or set(column_order) or all_keys or {None}
     columns = sorted(keys, key=lambda key: (ranks.get(key, len(ranks)), isinstance(key, str), key))
 
     def rank(line: Any) -> tuple[Any, ...]:

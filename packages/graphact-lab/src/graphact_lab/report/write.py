@@ -10,46 +10,15 @@ import pandas as pd
 from markupsafe import Markup
 
 from graphact.storage import write_atomically
-from graphact_lab.pairing import REPLICA
-from graphact_lab.registry import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
+from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
 from graphact_lab.report.content import file_name
-from graphact_lab.report.departures import departures, explanation_of
-from graphact_lab.report.sentences import caveat, facts_of, progress_over, provenance
+from graphact_lab.report.rows import gather, read_rows
+from graphact_lab.report.sentences import caveat, departures, explanation_of, facts_of, progress_over, provenance
 from graphact_lab.report.tables import SIGNS, to_csv, to_text, uncapitalized
-from graphact_lab.rows import NUMBERS, SETTING, read_row
-from graphact_lab.statistics import Summary, summarize
-from graphact_lab.style import JOINS, Variant, dark_rules
+from graphact_lab.style import JOINS, dark_rules
 
 # One preset and protocol of an experiment: what is shown, how much of it has been run, a warning, and its settings
 Block = namedtuple("Block", "preset protocol content progress caveat facts")
-
-
-def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Check rows and bring them into an order that does not depend on the one they came in."""
-    runs = [read_row(row, f"rows[{position}]") for position, row in enumerate(rows)]
-    if not runs:
-        raise ValueError("rows must hold at least one result, got none; run an experiment first")
-    runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
-    return pd.DataFrame(runs, dtype=object).astype(dict.fromkeys(NUMBERS, float))
-
-
-def gather(runs: pd.DataFrame) -> pd.DataFrame:
-    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs."""
-    for run in runs[runs.duplicated([*SETTING, *REPLICA])].to_dict("records"):
-        words = ", ".join(f"{name} {run[name]!r}" for name in (*SETTING, *REPLICA))
-        raise ValueError(f"rows must hold every run once, got two of {words}")
-    cell = runs.groupby(SETTING, dropna=False, sort=False).ngroup()
-    cells = runs.loc[~cell.duplicated(), SETTING].reset_index(drop=True)
-    for name in ("value", "validation", "replica", "beta", "weights"):
-        cells[name] = runs[name].groupby(cell).agg(tuple)
-    for name in ("parameters", "exchanges", "seconds"):
-        cells[name] = runs[name].groupby(cell).first()
-    cells["tuning"] = runs.tuning.astype(float).groupby(cell).max()  # of which one row of a cell tells
-    cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
-    cells["validation"] = [summarize(values).mean for values in cells.validation]
-    names = zip(cells.kind, cells.method, cells.hops, strict=True)
-    cells["line"] = [Variant(method, hops).label if kind == "model" else method for kind, method, hops in names]
-    return cells
 
 
 def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]:
@@ -74,7 +43,7 @@ def sections_of(runs: pd.DataFrame) -> dict[str, tuple[Experiment, list[Block]]]
 
 def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | None) -> Path:
     """Write the report; see :func:`graphact_lab.report.write_report`."""
-    from graphact_lab.report.figures import render
+    from graphact_lab.report.charts import render
 
     runs = read_rows(rows)
     sections, templates = sections_of(runs), make_templates()

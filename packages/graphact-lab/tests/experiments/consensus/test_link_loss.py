@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from graphact.training import Fleet, metric_of
+from graphact_lab.descriptions import find_protocol
 from graphact_lab.experiments.consensus.experiment import EXPERIMENT
 from graphact_lab.experiments.consensus.task import AVERAGING, by_centrality, lossy_metric, metropolis_weights
-from graphact_lab.protocol import jobs_of, run_seed
-from graphact_lab.registry import find_protocol
+from graphact_lab.protocols import jobs_of, run_seed
 from graphact_lab.runner import make_models
 
 

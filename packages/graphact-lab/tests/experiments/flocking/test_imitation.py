@@ -10,8 +10,8 @@ from torch import Tensor
 from graphact.nn import GCNN, GraphModule
 from graphact.training.randomness import epoch_order, scramble
 from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
-from graphact_lab.experiments.flocking.links import graph_of
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import World, clip, disagreement, expert, hears, measure, pairs_of
 
 WORLD = World(steps=10)
@@ -30,7 +30,7 @@ def policy() -> GraphModule:
 
 @dataclass
 class Record:
-    """What was measured, who heard whom and what the expert would have done, at each step of a flight."""
+    """Record measurements, adjacency and the expert's controls at each step of a flight."""
 
     measured: list[Tensor] = field(default_factory=list)
     heard: list[Tensor] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Record:
 
 
 def answers(model: GraphModule, record: Record, delayed: bool) -> list[Tensor]:
-    """What a policy answers at every step so far; with delay, from all messages since the first."""
+    """Return a policy's answers at every step so far; with delay, from all messages since the first."""
     if not delayed:
         return [
             model(measured, graph_of(heard.unsqueeze(0), dtype=torch.float64))

@@ -15,7 +15,7 @@ import torch
 import graphact
 from graphact_lab.experiments.flocking import live
 from graphact_lab.experiments.flocking.flight import fly
-from graphact_lab.experiments.flocking.live import RECORD, Pilots, Plan, check_flight, fly_live
+from graphact_lab.experiments.flocking.live import RECORD, FlightPlan, Pilots, check_flight, fly_live
 from graphact_lab.experiments.flocking.pilot import LossyTransport, sense, steer
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World, draw_teams, hears, measure, pairs_of
@@ -95,7 +95,7 @@ def test_what_is_lost_is_lost_at_the_given_rate_and_between_halves() -> None:
 
 @pytest.mark.slow
 def test_a_team_of_processes_flies_through_faults_and_its_logs_tell_every_control(tmp_path: Path) -> None:
-    plan = Plan(agents=5, steps=75, rate=5.0, loss=0.1, killed=2, partition=(0.7, 0.8), world=WORLD)
+    plan = FlightPlan(agents=5, steps=75, rate=5.0, loss=0.1, killed=2, partition=(0.7, 0.8), world=WORLD)
     steps = []
     facts = fly_live(graphact.load(flock.POLICY), plan, tmp_path, lambda *step: steps.append(step))
     check = check_flight(tmp_path, WORLD)
@@ -120,7 +120,7 @@ def test_a_team_of_processes_flies_through_faults_and_its_logs_tell_every_contro
 @pytest.mark.slow
 def test_an_agent_that_stands_still_holds_up_nobody_and_is_named(tmp_path: Path, monkeypatch) -> None:
     """Its pipe fills up; a world that waited for it would tell nobody anything any more."""
-    plan = Plan(agents=5, steps=80, rate=8.0, loss=0.0, killed=None, partition=(1.0, 1.0), world=WORLD)
+    plan = FlightPlan(agents=5, steps=80, rate=8.0, loss=0.0, killed=None, partition=(1.0, 1.0), world=WORLD)
     started, frozen, killed = {}, 1, 3
 
     def start(pilots: Pilots, i: int) -> None:
@@ -157,7 +157,7 @@ def test_of_what_an_agent_is_told_after_it_stood_still_no_line_is_torn(tmp_path:
     os.set_blocking(theirs, False)
     with os.fdopen(theirs, "wb") as stream, Pilots([], [], tmp_path / "errors.txt") as pilots:
         pilots.running, pilots._rest = {0: SimpleNamespace(stdin=stream, kill=lambda: None)}, {0: b""}
-        long = {"state": "x" * 5000}  # more than the pipe takes at once
+        long = {"state": "x" * 5000}  # more than the pipe holds
         pilots.tell(0, long)
         pilots.tell(0, {"run": 1})
         torn = os.read(ours, 1 << 16)

@@ -9,8 +9,8 @@ from graphact.spec import UnsupportedModelError
 from graphact.training.randomness import epoch_order, scramble
 from graphact_lab.experiments.flocking.flight import Conditions, fly
 from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
-from graphact_lab.experiments.flocking.links import graph_of
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import Teams, World, draw_teams, hears, pairs_of
 
 AGENTS = 10

@@ -15,10 +15,10 @@ import pytest
 
 from graphact.registry import COMPARED, POINTWISE
 from graphact_lab.cli import main
+from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import FULL, LEVELS, NOT_FLOWN, Job, find_settings, job_of
 from graphact_lab.experiments.flocking.report import draw_condition, draw_exchanges, table, write_page
 from graphact_lab.experiments.flocking.results import Results, compared
-from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.store import Store
 from support.places import ROOT
 
@@ -56,7 +56,7 @@ def test_a_finished_run_is_not_repeated_and_its_report_is_the_same(finished: Pat
     assert {path: path.read_bytes() for path in before} == before
     assert (finished / "report.md").read_text() == page
     assert "## Certified constants and noise" in page
-    assert "## Trained and flown with delay" in page
+    assert "## ImitationResult and flown with delay" in page
 
 
 def test_an_absolute_value_is_one_cell() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from graphact_lab.cli import main
+from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import FULL, OTHER_GAIN, differing, find_settings, world_of
 from graphact_lab.experiments.flocking.report import condition_sections, setting
 from graphact_lab.experiments.flocking.results import Results
-from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.experiments.flocking.world import World
 from graphact_lab.store import Store, StoreError
 from support.places import ROOT
@@ -121,11 +121,11 @@ def test_other_sizes_are_reported_over_both_experts(finished: Path) -> None:
     larger = [row for row in rows if row["condition"] == {"agents": 12}]
     assert larger
     assert {OTHER_GAIN in row for row in rows if row not in larger} == {False}
-    of_12, of_8 = (field.expert_cost({"agents": 12}, gain).mean(1).tolist() for gain in (None, 8.0))
-    assert of_12 != of_8
+    cost_12, cost_8 = (field.expert_cost({"agents": 12}, gain).mean(1).tolist() for gain in (None, 8.0))
+    assert cost_12 != cost_8
     for row in larger:
-        assert row["value"] == pytest.approx(row["cost"] / of_12[row["graph"]], rel=1e-6)
-        assert row[OTHER_GAIN] == pytest.approx(row["cost"] / of_8[row["graph"]], rel=1e-6)
+        assert row["value"] == pytest.approx(row["cost"] / cost_12[row["graph"]], rel=1e-6)
+        assert row[OTHER_GAIN] == pytest.approx(row["cost"] / cost_8[row["graph"]], rel=1e-6)
     page = "\n\n".join(condition_sections(Results(rows)))
     agents = page[page.index("## Agents") :]
     own = [row for row in larger if row["method"] == "fir"]
@@ -144,7 +144,7 @@ def test_policies_of_a_cell_that_was_stopped_in_flight_are_flown_not_trained_aga
     (out / "models" / cell.stem).mkdir(parents=True)
     for file in policies.iterdir():
         (out / "models" / cell.stem / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr("graphact_lab.experiments.flocking.runner.imitate", None)
+    monkeypatch.setattr("graphact_lab.experiments.flocking.airfield.imitate", None)
     assert main([*SMALL, "--out", str(out)]) == 0
     again = json.loads((out / "rows" / cell.name).read_text())
     before = [row for row in store.rows() if row["method"] == "fir"]

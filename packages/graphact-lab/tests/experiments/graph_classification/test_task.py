@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphact_lab.data.graphs import read_graphs
+from graphact_lab.data.graph_sets import read_graphs
+from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.experiments.graph_classification import task
 from graphact_lab.experiments.graph_classification.experiment import SETS
-from graphact_lab.experiments.graph_classification.networks import GraphNetwork
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.experiments.graph_classification.gin import GINNetwork
+from graphact_lab.protocols import jobs_of
 from graphact_lab.report import terminal_table, write_report
 from graphact_lab.runner import run_protocol
 from graphact_lab.selection import grid
@@ -31,7 +31,7 @@ def rows_of(folder):
 
 
 def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
-    """One test set for all folds, whose labels are dealt anew: choices, epochs and validation scores stay the same."""
+    """One test set for all folds, whose labels are shuffled: choices, epochs and validation scores stay the same."""
     data = read_graphs("MUTAG", real_data)
     order = torch.randperm(188, generator=torch.Generator().manual_seed(0))
     test, rest = order[:60], order[60:]
@@ -135,4 +135,4 @@ def test_wrong_settings_are_refused(real_data):
     with pytest.raises(ValueError, match="MUTAG has 10 folds, got the number 10"):
         task.run_job(jobs_of(protocol_of(("relu",), splits="11"), 0)[0], "cpu", real_data)
     with pytest.raises(ValueError, match="layers must be"):
-        GraphNetwork(3, 4, 2, layers=0)
+        GINNetwork(3, 4, 2, layers=0)

@@ -13,14 +13,16 @@ import pytest
 import torch
 
 from graphact.graph import Graph
-from graphact_lab.data.nodes import NODE_SETS, read_nodes, read_npz
+from graphact_lab.classifiers import node_classifier
+from graphact_lab.classifiers.node_classifier import NodeNetwork
+from graphact_lab.classifiers.stacked_layers import CONVOLUTIONS, node_graph
+from graphact_lab.data.node_sets import NODE_SETS, read_nodes, read_npz
 from graphact_lab.data.planetoid import read_planetoid
+from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.experiments.node_classification import task
-from graphact_lab.experiments.node_classification.convolutions import CONVOLUTIONS, node_graph
 from graphact_lab.experiments.node_classification.experiment import METHODS
-from graphact_lab.experiments.node_classification.networks import NodeNetwork
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_experiment, find_protocol
+from graphact_lab.experiments.node_classification.task import run_job
+from graphact_lab.protocols import jobs_of
 from graphact_lab.report import terminal_table, write_report
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
@@ -107,7 +109,7 @@ def test_the_real_data_sets(real_data):
     assert words.x.to_dense().sum(1).max() > 10
     for protocol, expected in (("digraf-split", words), ("gcn", read_nodes("blogcatalog", real_data))):
         job = jobs_of(find_protocol("node-classification", "full", protocol, (), {"dataset": "blogcatalog"}), 0)[0]
-        assert torch.equal(task.data_of(job, real_data).x.matrix.values(), expected.x.matrix.values())
+        assert torch.equal(node_classifier.data_of(job, real_data).x.matrix.values(), expected.x.matrix.values())
     ours, theirs = read_nodes("cora", real_data), read_planetoid(real_data / "planetoid", "cora", split=3)
     assert all(torch.equal(one, other) for one, other in zip(ours.split(3), theirs.split, strict=True))
     torch.testing.assert_close(
@@ -163,7 +165,7 @@ def test_the_convolutions_are_their_formulas():
 
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 def test_maps_are_of_one_shape_whatever_the_activation(convolution):
-    """What activations are compared by: a network whose maps are larger has another size, not another activation."""
+    """Maps have one shape whatever the activation, so that networks differ in their activation alone."""
 
     def shapes(method):
         network = NodeNetwork(9, 16, 3, convolution=convolution, activation=method, hops=2)
@@ -190,7 +192,7 @@ def test_relu_with_further_hops_is_a_relu_behind_shifts():
 def test_maps_of_the_tuned_recipes_are_drawn_as_theirs():
     """Convolutions by Glorot with a bias of 0, as PyG's GCNConv; linear maps as torch.nn.Linear, bias and all."""
     options = find_protocol("node-classification", "full", "tuned-squirrel").task_options
-    chosen = {name: options[name] for name in task.NETWORK_OPTIONS if name in options}
+    chosen = {name: options[name] for name in node_classifier.NETWORK_OPTIONS if name in options}
     torch.manual_seed(0)
     network = NodeNetwork(400, 100, 5, layers=3, **chosen)
     for linear in (*network.skips, network.last):
@@ -211,17 +213,19 @@ def test_the_settings_of_kipf_and_welling():
     assert (job.method, job.features, protocol.rates, protocol.decays) == ("relu", 16, (0.01,), (5e-4,))
     assert (protocol.splits, protocol.training.epochs, protocol.training.patience) == (100, 200, None)
     assert protocol.task_options["window"] == 10
-    options = {name: protocol.task_options[name] for name in task.NETWORK_OPTIONS if name in protocol.task_options}
+    options = {
+        name: protocol.task_options[name] for name in node_classifier.NETWORK_OPTIONS if name in protocol.task_options
+    }
     network = NodeNetwork(9, 16, 3, **options)
     assert network.dropout_widths == (None, 16)
     names = [name for name, _ in network.named_parameters()]
     assert names == ["convolutions.0.maps.0.weight", "convolutions.1.maps.0.weight"]
-    is_decayed = task.decayed_by(protocol.task_options)
+    is_decayed = node_classifier.decayed_by(protocol.task_options)
     assert list(map(is_decayed, names)) == [True, False]
 
 
 def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
-    """Splits of one test set, whose labels are dealt anew: choices, epochs and validation scores stay as they are."""
+    """Splits of one test set, whose labels are shuffled: choices, epochs and validation scores stay as they are."""
     data = read_nodes("wisconsin", real_data)
     order = torch.randperm(251, generator=torch.Generator().manual_seed(0))
     test, rest = order[:100], order[100:]
@@ -238,10 +242,11 @@ def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
         labels = data.y.clone()
         labels[test] = labels[test[torch.randperm(100, generator=torch.Generator().manual_seed(seed))]]
         changed = replace(data, y=labels, masks=tuple(masks))
-        monkeypatch.setattr(task, "data_of", lambda *_, changed=changed: changed)
-        task.on_device.cache_clear()
-        found.append(task.run_job(job, "cpu", None))
-    task.on_device.cache_clear()
+        for module in (node_classifier, task):
+            monkeypatch.setattr(module, "data_of", lambda *_, changed=changed: changed)
+        node_classifier.on_device.cache_clear()
+        found.append(run_job(job, "cpu", None))
+    node_classifier.on_device.cache_clear()
     for first, second in zip(*found, strict=True):
         assert {**first, "value": 0} == {**second, "value": 0}
     assert [row["value"] for row in found[0]] != [row["value"] for row in found[1]]
@@ -277,7 +282,7 @@ def test_unknown_splits_are_refused(real_data):
     changes = SMALL | {"split": "sixth"}
     [job] = jobs_of(find_protocol("node-classification", "quick", None, ("relu",), changes), 0)
     with pytest.raises(ValueError, match="split must be one of 'random', 'given', 'public', 'fifth', got 'sixth'"):
-        task.run_job(job, "cpu", real_data)
+        run_job(job, "cpu", real_data)
 
 
 @pytest.mark.parametrize("name", ["raw_features", "decay_all", "decay_first"])
@@ -285,7 +290,7 @@ def test_options_that_are_neither_true_nor_false_are_refused(real_data, name):
     changes = SMALL | {name: "maybe"}
     [job] = jobs_of(find_protocol("node-classification", "quick", None, ("relu",), changes), 0)
     with pytest.raises(TypeError, match=f"{name} must be true or false, got 'maybe'"):
-        task.run_job(job, "cpu", real_data)
+        run_job(job, "cpu", real_data)
 
 
 def test_presets_name_what_they_read():

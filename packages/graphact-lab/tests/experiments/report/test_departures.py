@@ -8,15 +8,16 @@ from html import unescape
 import pytest
 
 from experiments.report.factory import baseline, row
+from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, find_experiment, find_protocol
 from graphact_lab.experiments.consensus.task import BLOCKS as CONSENSUS_BLOCKS
 from graphact_lab.experiments.denoising.task import denoising_tasks
 from graphact_lab.experiments.recommendation.task import Options
 from graphact_lab.experiments.source_localization.task import BLOCKS
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import BENCHMARKS, EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.protocols import jobs_of
 from graphact_lab.report import terminal_table, write_report
+from graphact_lab.report.rows import read_rows
 from graphact_lab.report.tables import SIGNS
-from graphact_lab.report.write import read_rows, sections_of
+from graphact_lab.report.write import sections_of
 
 LEVELS = {"recommendation": {"film": "toy-story"}, "robustness": {"perturbation": "none"}}
 LEVELS |= {"node-classification": {"dataset": "cora"}, "graph-classification": {"dataset": "MUTAG"}}

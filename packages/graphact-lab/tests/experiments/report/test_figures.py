@@ -13,8 +13,9 @@ from matplotlib.text import Text
 
 from experiments.report.factory import baseline, every_experiment, row
 from graphact.figures import WIDTH, house_style, settle
-from graphact_lab.report.figures import LABELLED, draw, render, scale_of
-from graphact_lab.report.write import read_rows, sections_of
+from graphact_lab.report.charts import LABELLED, draw, render, scale_of
+from graphact_lab.report.rows import read_rows
+from graphact_lab.report.write import sections_of
 from graphact_lab.style import GREY, METHODS, ON_DARK, Variant, dark_rules
 
 OKABE_ITO = {"#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"}
@@ -59,7 +60,7 @@ def baselines_of(axes):
 
 
 def dots_of(axes):
-    """What stands in each row of a dot chart: mean, ends of its bar, colour, marker, and whether that is filled."""
+    """Return each row of a dot chart: mean, ends of its bar, colour, marker, and whether that is filled."""
     labels = [label.get_text() for label in axes.get_yticklabels()]
     found = []
     for point, _, (bar,) in axes.containers:
@@ -139,9 +140,9 @@ def test_differences_have_their_intervals_and_a_line_at_zero():
     values = {"fir": (1.0, 1.2, 1.4), "max-ga": (0.9, 1.0, 1.3)}
     rows = [
         denoising(method, value + order, order=order, split=split, graph=None)
-        for method, of_splits in values.items()
+        for method, split_values in values.items()
         for order in (1, 2)
-        for split, value in enumerate(of_splits)
+        for split, value in enumerate(split_values)
     ]
     _, figure = figures_of(rows)
     assert figure.title == "Figure 2c, minus FIR: error over the filter order, F = 4"

@@ -96,7 +96,7 @@ def test_protocols_that_would_share_files(tmp_path):
 
 
 def run_without(missing, program):
-    """What a program does where some libraries are not installed."""
+    """Run a program where some libraries are not installed."""
     tests = [path for path in sys.path if path.endswith("tests")]
     start = f"import sys; sys.path += {tests!r}; sys.modules.update(dict.fromkeys({missing!r}))\n"
     return subprocess.run([sys.executable, "-c", start + program], capture_output=True, text=True)
@@ -133,7 +133,7 @@ def test_a_missing_library_is_named_in_one_line(missing, tmp_path):
 
 def test_experiments_are_imported_without_the_libraries_of_reports():
     program = """
-import graphact_lab.report, graphact_lab.registry, graphact_lab.runner
+import graphact_lab.report, graphact_lab.descriptions, graphact_lab.runner
 import graphact_lab.commands.run, graphact_lab.style
 """
     done = run_without(["jinja2", "matplotlib", "pandas"], program)

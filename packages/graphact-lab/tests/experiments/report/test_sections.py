@@ -4,10 +4,11 @@ from experiments.report.factory import baseline, every_experiment, row
 from graphact.nn import make_activation
 from graphact.registry import names
 from graphact.spec import Activation
-from graphact_lab.protocol import POOLING
+from graphact_lab.protocols import POOLING
 from graphact_lab.report.content import file_name
+from graphact_lab.report.rows import read_rows
 from graphact_lab.report.sentences import provenance
-from graphact_lab.report.write import read_rows, sections_of
+from graphact_lab.report.write import sections_of
 
 
 def sections(rows):

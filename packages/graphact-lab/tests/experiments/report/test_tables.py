@@ -6,8 +6,9 @@ import pytest
 
 from experiments.report.factory import baseline, every_experiment, row
 from graphact_lab.report import terminal_table
+from graphact_lab.report.rows import read_rows
 from graphact_lab.report.tables import MISSING, entries_of, to_csv
-from graphact_lab.report.write import make_templates, read_rows, sections_of
+from graphact_lab.report.write import make_templates, sections_of
 
 NAN, INF = float("nan"), float("inf")
 

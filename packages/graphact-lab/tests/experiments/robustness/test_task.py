@@ -7,12 +7,12 @@ import torch
 
 from graphact import Graph
 from graphact.training.splits import Split
-from graphact_lab.experiments.node_classification.convolutions import CONVOLUTIONS, NodeGraph, node_graph
-from graphact_lab.experiments.node_classification.networks import NodeNetwork
+from graphact_lab.classifiers.node_classifier import NodeNetwork
+from graphact_lab.classifiers.stacked_layers import CONVOLUTIONS, NodeGraph, node_graph
+from graphact_lab.descriptions import find_protocol
 from graphact_lab.experiments.robustness.task import Relaxed, accuracy, attack, random_edges, random_words
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
-from graphact_lab.registry import find_protocol
 from graphact_lab.report import terminal_table
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store

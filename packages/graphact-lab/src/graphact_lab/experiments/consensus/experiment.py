@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
 from graphact.training.settings import TrainingSettings
-from graphact_lab.protocol import EVERY_METHOD, METHODS, Protocol
-from graphact_lab.registry import Experiment, Measure, Variation
+from graphact_lab.descriptions import Experiment, Measure, Variation
+from graphact_lab.protocols import EVERY_METHOD, METHODS, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,8 +14,8 @@ from graphact.training import Fleet, StackedGraphs, Task, metric_of
 from graphact.training.splits import check_drawn, data_generator, eighty_ten_ten
 from graphact_lab.baselines import least_squares, score_on_test
 from graphact_lab.data.communities import BlockModel
-from graphact_lab.preparation import OF_SIGNALS
-from graphact_lab.protocol import Condition, Protocol, TrainingJob, run_seed
+from graphact_lab.preparation import SIGNAL_PREPARATIONS
+from graphact_lab.protocols import Condition, Protocol, TrainingJob, run_seed
 
 NAME = "consensus"
 BLOCKS = BlockModel(communities=5, community_size=20)
@@ -153,7 +153,7 @@ AVERAGING_ORDERS = (5, 10)
 
 
 def averaging_name(order: int, words: str) -> str:
-    """What rows and reports call such a filter."""
+    """Return the name of such a filter in rows and reports."""
     return f"least-squares filter of order {order} with {words} weights"
 
 
@@ -255,7 +255,7 @@ def lossy_metric(fleet: Fleet, plain: list[Task], probability: float, job: Train
     What nodes make of their signals, they then make with the links that are left.
     """
     total, realizations = torch.zeros(len(fleet), dtype=torch.float64), job.protocol.loss_realizations
-    prepare = OF_SIGNALS.get(job.protocol.preparation)
+    prepare = SIGNAL_PREPARATIONS.get(job.protocol.preparation)
     for graphs in lossy_graphs(plain, probability, realizations, job.seed):
         thinned = {key: graph.to(fleet.seeds.device, fleet.inputs.dtype) for key, graph in graphs.items()}
         stacked = StackedGraphs([thinned[id(task.graph)] for task in plain])

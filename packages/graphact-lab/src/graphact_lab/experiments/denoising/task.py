@@ -111,8 +111,8 @@ def noisy_hours(
     parts = hours_of(is_aside, aside, data_generator(f"{NAME} split", seed, split))
     mean = kelvin[parts.train].mean()
     clean = (kelvin - mean).unsqueeze(-1)
-    of_all = check_choice("noise_from", noise_from, NOISE_FROM) == "all hours"
-    measured = clean[~is_aside] if of_all else clean[parts.train]
+    uses_all_hours = check_choice("noise_from", noise_from, NOISE_FROM) == "all hours"
+    measured = clean[~is_aside] if uses_all_hours else clean[parts.train]
     spread = (measured.square().mean() * 10 ** (-snr_db / 10)).sqrt()
     generator = data_generator(f"{NAME} noise", seed, split)
     noise = spread * torch.randn(clean.shape, dtype=torch.float64, generator=generator)
@@ -132,7 +132,7 @@ def noisy_hours(
 
 
 def days_aside(hours: int, aside: str) -> Tensor:
-    """Which hours are of days that are set aside, if any are."""
+    """Return a mask of the hours on days that are set aside."""
     step, first = DAYS_ASIDE
     chosen = torch.arange(hours) // HOURS_A_DAY % step == first
     return chosen & (check_choice("aside", aside, ASIDE) != "no")

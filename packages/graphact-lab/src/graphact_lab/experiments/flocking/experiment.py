@@ -6,10 +6,10 @@ from typing import Any
 
 from graphact._checks import check_choice, check_integer
 from graphact.registry import BUILT_IN, names
-from graphact_lab.protocol import as_value, file_key
+from graphact_lab.descriptions import FLOCKING, FLOCKING_PRESETS
+from graphact_lab.protocols import as_value, file_key
 
-NAME, TITLE = "flocking", "Flocking"
-PRESETS = ("quick", "medium", "full", "smoke")
+NAME = FLOCKING
 # What differs from the flights of the training, level by level; of each, "usual" is the level that was trained with
 USUAL: dict[str, float] = {"loss": 0.0, "radius": 2.0, "agents": 50, "speed": 3.0, "noise": 0.0, "delay": 0}
 LEVELS: dict[str, tuple[float, ...]] = {
@@ -28,7 +28,8 @@ UNNAMED: dict[str, Any] = {"alignment": 50.0, "connected": False}
 OTHER_GAIN = (
     "value_trained_gain"  # in rows of other sizes: over the expert whose gain is the size that was trained with
 )
-OF_A_JOB = ("baselines", "method", "hops", "order", "delayed", "seed")  # settings that rows of one report may differ in
+# Settings in which rows of one report may differ
+JOB_SETTINGS = ("baselines", "method", "hops", "order", "delayed", "seed")
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,9 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> find_settings("full", ("max-ga",), {"epochs": "3", "realizations": "2"}).imitation
         {'epochs': 3}
     """
-    found = {"quick": QUICK, "medium": MEDIUM, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, PRESETS)]
+    found = {"quick": QUICK, "medium": MEDIUM, "full": FULL, "smoke": SMOKE}[
+        check_choice("preset", preset, FLOCKING_PRESETS)
+    ]
     if methods:
         chosen = [job for job in found.jobs if job.method in methods]
         missing = [job_of(method) for method in dict.fromkeys(methods) if method not in {job.method for job in chosen}]
@@ -158,7 +161,7 @@ def world_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any] | None = None) -> str:
-    """What keeps rows from one report: a setting that is not that of the first, or of those given; "" if there is none.
+    """Return the first setting in which rows differ from each other or from those given; "" if there is none.
 
     Baselines of earlier versions have no settings, and nobody can tell.
     """
@@ -168,7 +171,7 @@ def differing(rows: Iterable[Mapping[str, Any]], settings: Mapping[str, Any] | N
             continue
         settings = settings or found
         ours, theirs = flat(settings), flat(found)
-        for name in sorted((ours.keys() | theirs.keys()) - {*OF_A_JOB}):
+        for name in sorted((ours.keys() | theirs.keys()) - {*JOB_SETTINGS}):
             if ours.get(name) != theirs.get(name):
                 return f"{name} {theirs.get(name)} instead of {ours.get(name)}"
     return ""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from graphact_lab.experiments.flocking import world as physics
-from graphact_lab.experiments.flocking.links import graph_of, lost_links
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of, lost_links
 from graphact_lab.experiments.flocking.world import Teams, World
 
 Controller = Policies | Literal["expert", "none"]
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """What came of flights, each ``(R, B)``: the cost, pairs that collided, and the last variance of velocities."""
+    """Results of flights, each ``(R, B)``: the cost, pairs that collided, and the last variance of velocities."""
 
     cost: Tensor
     collisions: Tensor
@@ -35,9 +35,10 @@ class Flight(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What may differ between teams: each a number, or a tensor ``(B,)``.
+    """Conditions that may differ between teams: each a number, or a tensor ``(B,)``.
 
-    A link is lost with the probability ``loss``, at every step anew; ``noise`` is the largest error of a measurement,
+    A link is lost with the probability ``loss``, independently at every step;
+    ``noise`` is the largest error of a measurement,
     uniform; ``radius`` is that of communication.
     """
 
@@ -112,7 +113,7 @@ def fly(
 
 
 def decide(policies: Policies, past: deque[tuple[Tensor, Tensor]], delayed: bool) -> Tensor:
-    """What policies answer, ``(R, B, N, 2)``, to what was measured and heard; with delay, over the last steps.
+    """Return the answers of policies ``(R, B, N, 2)`` to measurements on a graph; with delay, over the last steps.
 
     See :func:`~graphact_lab.experiments.flocking.world.control_of`.
     """

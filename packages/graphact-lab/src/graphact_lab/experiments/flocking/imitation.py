@@ -1,4 +1,4 @@
-"""Imitation of the expert with DAgger (Ross, Gordon and Bagnell 2011), all policies of a fleet at once.
+"""Imitation of the expert with DAgger (Ross, Gordon and Bagnell 2011), all policies of a fleet together.
 
 Everything random depends on the seed of a policy, the epoch and a counter, so that a policy ends as if it had been
 trained alone, and all activations see the same teams in the same order.
@@ -17,14 +17,14 @@ from graphact.training.splits import data_generator
 from graphact.training.threads import timed
 from graphact_lab.experiments.flocking.experiment import EPOCHS
 from graphact_lab.experiments.flocking.flight import Moment, fly
-from graphact_lab.experiments.flocking.links import graph_of
 from graphact_lab.experiments.flocking.policies import Policies
+from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import Teams, World, control_of, draw_teams
 
 
 @dataclass(frozen=True)
 class Imitation:
-    """How policies are trained; the settings of the papers where they state them.
+    """Settings of the training of policies; those of the papers where they state them.
 
     Attributes:
         teams: training flights.
@@ -63,8 +63,8 @@ class Imitation:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What came of it, by policy: the cost on validation flights, lowest and in every epoch, and the epoch."""
+class ImitationResult:
+    """Results by policy: the cost on validation flights, lowest and in every epoch, and the epoch."""
 
     validation: list[float]
     best_epoch: list[int]
@@ -98,7 +98,7 @@ class Flights:
         self.rows = torch.arange(replicas, device=start.position.device).unsqueeze(1)
 
     def recorder(self, chosen: Tensor) -> Callable[[Moment], None]:
-        """What a flight calls, whose first teams are those that are chosen for each policy, ``(R, n)``."""
+        """Return the callback of a flight whose first teams are those chosen for each policy, ``(R, n)``."""
         count = chosen.size(1)
 
         def record(moment: Moment) -> None:
@@ -146,7 +146,7 @@ def imitate(
     *,
     delayed: bool = False,
     progress: Callable[[int, float], None] | None = None,
-) -> Trained:
+) -> ImitationResult:
     """Train policies, each with a seed of its own, and leave them with the parameters that validated best."""
     imitation.check_parts(world.steps)
     like = policies.parameters[0].detach()
@@ -190,4 +190,4 @@ def imitate(
     policies.restore(state)
     policies.write_back()
     by_policy = torch.stack(history, 1).tolist()
-    return Trained(best.tolist(), best_epoch.tolist(), by_policy)
+    return ImitationResult(best.tolist(), best_epoch.tolist(), by_policy)

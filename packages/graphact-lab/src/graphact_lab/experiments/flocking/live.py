@@ -88,8 +88,8 @@ class Pilots(Processes):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a team of processes flies; times in seconds.
+class FlightPlan:
+    """Settings of a flight of processes; times in seconds.
 
     Attributes:
         agents: processes.
@@ -111,7 +111,7 @@ class Plan:
     world: World = field(default_factory=lambda: World(connected=True))
 
 
-def fly_live(model: GraphModule, plan: Plan, folder: Path, watch: Step | None = None) -> dict[str, Any]:
+def fly_live(model: GraphModule, plan: FlightPlan, folder: Path, watch: Step | None = None) -> dict[str, Any]:
     """Fly a team of processes; folders of the agents and the record of the flight go to ``folder``.
 
     Returns:
@@ -188,7 +188,7 @@ def fly_live(model: GraphModule, plan: Plan, folder: Path, watch: Step | None = 
 
 @dataclass(frozen=True)
 class Check:
-    """What the logs say of a flight.
+    """Result of replaying the logs of a flight.
 
     Attributes:
         controls: how many were computed again.

@@ -46,7 +46,7 @@ def steer(model: Model, flight: Flight, state: Array, neighbors: tuple[int, ...]
 
 
 def sense(state: Array, others: Sequence[Array], limit: float) -> Array:
-    """What :func:`graphact_lab.experiments.flocking.world.measure` says, for one agent."""
+    """Compute :func:`graphact_lab.experiments.flocking.world.measure` for one agent."""
     total = np.zeros(6)
     for other in others:
         apart, squared = state[:2] - other[:2], float(((state[:2] - other[:2]) ** 2).sum())

@@ -23,7 +23,7 @@ from graphact.spec import (
 from graphact.spec.operations import LOG_MEAN_EXP, WEIGHTED_MEAN, find_operation
 from graphact.training.described import apply_pointwise, evaluate, evaluate_hops
 from graphact.training.stacked_signals import KnownSignal, stacked_filter
-from graphact_lab.experiments.flocking.links import TeamGraphs
+from graphact_lab.experiments.flocking.team_graphs import TeamGraphs
 
 # f(y; p) = p f(y / p; 1): the parameter of each replica becomes a scale of its values
 HOMOGENEOUS = {LOG_MEAN_EXP.name: "temperature", WEIGHTED_MEAN.name: "width"}

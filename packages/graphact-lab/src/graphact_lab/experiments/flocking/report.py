@@ -9,8 +9,8 @@ from typing import Any
 
 from graphact.figures import house_style, new_sheet, to_png
 from graphact.storage import write_atomically
-from graphact_lab.experiments.flocking.certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.experiment import LEVELS, OTHER_GAIN
+from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.results import (
     AXES,
     GAPS,
@@ -21,8 +21,7 @@ from graphact_lab.experiments.flocking.results import (
     references_of,
     values,
 )
-from graphact_lab.pairing import choose
-from graphact_lab.statistics import summarize
+from graphact_lab.statistics import choose, summarize
 from graphact_lab.store import Row
 from graphact_lab.style import GREY, Style, Variant, spread
 
@@ -128,7 +127,7 @@ def delayed_section(results: Results) -> list[str]:
     if not lines:
         return []
     cells = [(line.label, str(line.exchanges), mean_spread(values(results.of(line)))) for line in lines]
-    parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
+    parts = ["## ImitationResult and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
     reference = best_pointwise(results, delayed=True)
     if reference is not None and (gaps := compared(results, lines, reference)):
         parts += [f"### Minus {reference.label}", table(GAPS, gaps)]
@@ -183,7 +182,7 @@ def made_by(results: Results) -> str:
 
 
 def setting(results: Results) -> str:
-    """How teams started, and what the expert is, which earlier rows have otherwise than later ones."""
+    """Return how teams start and the gain of the expert, in which earlier rows differ from later ones."""
     start = (
         "Teams start connected"
         if results.world["connected"]
@@ -272,7 +271,7 @@ def draw_line(axes: Any, points: Sequence[tuple[float, float]], style: Style, la
 
 
 def finish(sheet: Any, axes: Any) -> None:
-    """What all figures have; the legend covers no point."""
+    """Add what all figures share; the legend covers no point."""
     axes.set(ylabel="Cost over the expert's")
     axes.grid(visible=True)
     sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")

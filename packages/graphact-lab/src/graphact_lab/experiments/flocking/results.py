@@ -5,9 +5,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, differing, world_of
-from graphact_lab.pairing import Difference, choose, difference
-from graphact_lab.protocol import is_pointwise
-from graphact_lab.statistics import holm
+from graphact_lab.protocols import is_pointwise
+from graphact_lab.statistics import Difference, choose, difference, holm
 from graphact_lab.store import Row, StoreError
 from graphact_lab.style import Variant
 
@@ -76,7 +75,7 @@ class Results:
 
 
 def values(rows: Iterable[Row], key: str = "value") -> list[float]:
-    """What rows have under a key, where they have it."""
+    """Return the values of rows under a key, where they have it."""
     return [row[key] for row in rows if row.get(key) is not None]
 
 
@@ -102,7 +101,7 @@ def best_pointwise(results: Results, order: int = ORDER, *, delayed: bool = Fals
 
 
 def references_of(results: Results) -> dict[str, Line]:
-    """What others are compared with, by label: ReLU, and the best pointwise activation."""
+    """Return the references of comparisons by label: ReLU, and the best pointwise activation."""
     references = {line.label: line for line in results.base() if line.method == "relu"}
     best = best_pointwise(results)
     return references | ({best.label: best} if best else {})

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphact._checks import check_flag, check_integer, check_positive
 
-MOST_ROUNDS = 500  # of drawing what is wrong again; sixty are enough where it is possible at all
+MAX_ROUNDS = 500  # of drawing what is wrong again; sixty are enough where it is possible at all
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Pairs(NamedTuple):
 
 
 class Teams(NamedTuple):
-    """Where agents are and how they move, both ``(..., N, 2)``."""
+    """Positions and velocities of agents, both ``(..., N, 2)``."""
 
     position: Tensor
     velocity: Tensor
@@ -109,10 +109,10 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
     open_, rounds = torch.arange(count), 0  # teams that are not as they should be
     while len(open_):
         rounds += 1
-        if rounds > MOST_ROUNDS:
+        if rounds > MAX_ROUNDS:
             raise ValueError(
                 f"nearest and radius must leave room for teams of {agents} agents in a disc of radius "
-                f"{agents**0.5:.3g}, got {world.nearest:g} and {world.radius:g}: no such team after {MOST_ROUNDS} tries"
+                f"{agents**0.5:.3g}, got {world.nearest:g} and {world.radius:g}: no such team after {MAX_ROUNDS} tries"
             )
         pairs = pairs_of(position[open_])
         heard = hears(pairs, world.radius)
@@ -127,7 +127,7 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
 
 
 def in_largest_part(heard: Tensor) -> Tensor:
-    """Whether an agent belongs to the largest connected part of its team, ``(..., N)``.
+    """Return a mask of the agents in the largest connected part of their team, ``(..., N)``.
 
     Of parts that are equally large it is the one with the first agent.
     """
@@ -150,13 +150,13 @@ def pairs_of(position: Tensor) -> Pairs:
 
 
 def hears(pairs: Pairs, radius: float | Tensor) -> Tensor:
-    """Whether agent i hears agent j, ``(..., N, N)``: whether they are closer than the radius."""
+    """Return the adjacency ``(..., N, N)``: agents that are closer than the radius."""
     others = ~torch.eye(pairs.x.size(-1), dtype=torch.bool, device=pairs.x.device)
     return (pairs.squared < radius**2) & others
 
 
 def measure(pairs: Pairs, velocity: Tensor, heard: Tensor, limit: float) -> Tensor:
-    r"""What an agent makes of the agents it hears, ``(..., N, 6)``, clipped at ``limit``: of the papers,
+    r"""Return the measurements of agents ``(..., N, 6)``, clipped at ``limit``, as in the papers:
 
     .. math:: \sum_j (v_i - v_j), \qquad \sum_j r_{ij} / \|r_{ij}\|^4, \qquad \sum_j r_{ij} / \|r_{ij}\|^2
     """
@@ -207,5 +207,5 @@ def disagreement(velocity: Tensor) -> Tensor:
 
 
 def collides(pairs: Pairs, world: World) -> Tensor:
-    """Which pairs of agents i < j are too close, ``(..., N, N)``."""
+    """Return a mask of the pairs of agents i < j that are too close, ``(..., N, N)``."""
     return (pairs.squared < world.nearest**2).triu(1)

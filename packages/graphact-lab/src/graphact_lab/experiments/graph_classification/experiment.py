@@ -5,8 +5,8 @@ from functools import partial
 
 from graphact._lazy import Imported
 from graphact.training.settings import TrainingSettings
-from graphact_lab.protocol import Protocol
-from graphact_lab.registry import Experiment, Measure, Variation
+from graphact_lab.descriptions import Experiment, Measure, Variation
+from graphact_lab.protocols import Protocol
 
 SETS = ("MUTAG", "PTC_MR", "PROTEINS", "NCI1", "NCI109")
 OPTIMISTIC = ", optimistic"  # behind the name of a set, in rows of the field's usual protocol

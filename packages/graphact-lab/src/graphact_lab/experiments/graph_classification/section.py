@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pandas as pd
 
+from graphact_lab.descriptions import Measure
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC, PUBLISHED, SETS
-from graphact_lab.registry import Measure
 from graphact_lab.report.benchmark import benchmark
 from graphact_lab.report.content import Content, file_name
 from graphact_lab.report.tables import PublishedTable, make_table

@@ -10,13 +10,13 @@ import torch
 from graphact._checks import check_integer
 from graphact.training.fleet import FleetResult
 from graphact.training.splits import Split
-from graphact_lab.data.graphs import GraphBatch, GraphSet, read_graphs
+from graphact_lab.data.graph_sets import GraphBatch, GraphSet, read_graphs
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
-from graphact_lab.experiments.graph_classification.networks import GraphNetwork
+from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.fleets.active import in_parts
 from graphact_lab.fleets.graphs import GraphFleet
-from graphact_lab.protocol import TrainingJob, run_seed
-from graphact_lab.selection import Point, Trial, grid, nested
+from graphact_lab.protocols import TrainingJob, run_seed
+from graphact_lab.selection import Point, TrainingTrial, grid, nested
 
 PARTITIONS = 2  # ways to deal the graphs into batches, which take turns
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about
@@ -43,11 +43,11 @@ def batch_size(job: TrainingJob, graphs: int) -> int:
     return min(job.protocol.training.batch_size, -(-graphs // least))
 
 
-def make_network(job: TrainingJob, data: GraphSet, fold: int) -> GraphNetwork:
+def make_network(job: TrainingJob, data: GraphSet, fold: int) -> GINNetwork:
     """The network of a fold, drawn from its seed, which is the same for every activation and grid point."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run_seed("replica", job.seed, fold))
-        return GraphNetwork(
+        return GINNetwork(
             data.x.size(1),
             job.features,
             data.num_classes,
@@ -59,7 +59,7 @@ def make_network(job: TrainingJob, data: GraphSet, fold: int) -> GraphNetwork:
 
 
 def train_trials(
-    job: TrainingJob, trials: Sequence[Trial], splits: Sequence[Split], device: str, directory: Path | None
+    job: TrainingJob, trials: Sequence[TrainingTrial], splits: Sequence[Split], device: str, directory: Path | None
 ) -> tuple[FleetResult, torch.Tensor]:
     """Train models of a job as few fleets, as large as memory allows; also the test curves ``(R, epochs)``."""
     data = data_of(job.condition["dataset"], directory)
@@ -96,7 +96,7 @@ def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[
     tuning = range(protocol.tuning_splits)
     reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
 
-    def train(trials: Sequence[Trial]) -> FleetResult:
+    def train(trials: Sequence[TrainingTrial]) -> FleetResult:
         return train_trials(job, trials, [data.split(trial.replica) for trial in trials], device, directory)[0]
 
     outcomes, validation = nested(train, points, tuning, reporting)
@@ -118,11 +118,11 @@ def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[
 def optimistic_rows(
     job: TrainingJob, data: GraphSet, points: Sequence[Point], folds: Sequence[int], device: str, directory: Path | None
 ) -> list[dict[str, Any]]:
-    """What the field usually reports: the grid point and the epoch that are best on average on the held-out folds.
+    """Return the rows that the field usually reports: of the grid point and epoch that are best on the held-out folds.
 
     Models train on all other folds, validation graphs included; what is chosen on a fold is reported on it.
     """
-    trials = [Trial(point, fold) for point in points for fold in folds]
+    trials = [TrainingTrial(point, fold) for point in points for fold in folds]
     parts = [data.split(trial.replica) for trial in trials]
     splits = [Split(torch.cat([part.train, part.validation]).sort().values, *part[1:]) for part in parts]
     curves = train_trials(job, trials, splits, device, directory)[1].view(len(points), len(folds), -1)

@@ -6,8 +6,8 @@ from functools import partial
 from graphact._lazy import Imported
 from graphact.registry import COMPARED, FURTHER, POINTWISE
 from graphact.training.settings import TrainingSettings
-from graphact_lab.protocol import CONTROLS, Condition, Protocol
-from graphact_lab.registry import Experiment, Measure, Variation
+from graphact_lab.descriptions import Experiment, Measure, Variation
+from graphact_lab.protocols import CONTROLS, Condition, Protocol
 
 CITATIONS = ("cora", "citeseer", "pubmed")
 FRIENDS = ("blogcatalog", "flickr")

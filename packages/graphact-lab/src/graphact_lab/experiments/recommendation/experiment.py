@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphact._lazy import Imported
 from graphact.training.settings import TrainingSettings
-from graphact_lab.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, Condition, Protocol
-from graphact_lab.registry import Experiment, Measure, Variation
+from graphact_lab.descriptions import Experiment, Measure, Variation
+from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, Condition, Protocol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ EXPERIMENT = Experiment(
     protocols=(PAPER, CONVERGED, BEST, QUICK),
     dataset="ml-100k",
     make_tasks=make_tasks,
-    # Filling in is no function of a task: it needs the ratings of all other users
+    # Filling in needs more than a task: the ratings of all other users
     make_prepared=partial(make_tasks, inputs="filled in"),
     baselines=Imported("graphact_lab.experiments.recommendation.task:baselines"),
     prepared_baselines=Imported("graphact_lab.experiments.recommendation.task:prepared_baselines"),

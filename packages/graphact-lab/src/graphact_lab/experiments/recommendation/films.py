@@ -105,7 +105,7 @@ def largest_of_each_row(matrix: Matrix, keep: int) -> Matrix:
 
 @dataclass(frozen=True)
 class FillIn:
-    """How films that a user did not rate are filled in. The defaults were chosen on validation users.
+    """Settings of filling in films that a user did not rate. The defaults were chosen on validation users.
 
     Attributes:
         film_shrinkage: strength that draws film biases to 0, in ratings.
@@ -186,7 +186,7 @@ def film_biases(ratings: Matrix, shrinkage: float) -> tuple[float, Vector]:
 
 
 def take_apart(ratings: Matrix, mean: float, film: Vector, shrinkage: float) -> tuple[Matrix, Matrix, Matrix]:
-    r"""Where there is a rating, 1, else 0; what each user gives more; what film and user do not explain, else 0.
+    r"""Return a mask of the ratings, the bias of each user, and the residuals of ratings (0 where there is none).
 
     The residual is :math:`x_{ui} = r_{ui} - \mu - b_i - b_u`. The bias of a user,
     :math:`b_u = \sum_i (r_{ui} - \mu - b_i) / (n_u + \text{shrinkage})`, comes from the :math:`n_u` ratings in this
@@ -203,7 +203,7 @@ def take_apart(ratings: Matrix, mean: float, film: Vector, shrinkage: float) -> 
 
 
 def similar_films(rated: Matrix, residual: Matrix, settings: FillIn) -> Matrix:
-    r"""How similar two films are, from the residuals of users who rated both.
+    r"""Return the similarity of films, from the residuals of users who rated both.
 
     .. math:: s_{ij} = \frac{n_{ij}}{n_{ij} + \text{shrinkage}}
         \frac{\sum_u x_{ui} x_{uj}}{\sqrt{\sum_u x_{ui}^2 \sum_u x_{uj}^2}}

@@ -1,4 +1,4 @@
-"""What will a user think of a film? The task, from the user's ratings of other films, and simple methods."""
+"""The task of predicting a user's rating of a film from the user's other ratings, and simple methods."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -213,7 +213,7 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
 
 
 def users_aside(users: Tensor, aside: str) -> Tensor:
-    """Which users are set aside, if any are."""
+    """Return a mask of the users that are set aside."""
     step, first = USERS_ASIDE
     return (users % step == first) & (aside != "no")
 

@@ -5,8 +5,8 @@ from functools import partial
 
 from graphact._lazy import Imported
 from graphact.training.settings import TrainingSettings
-from graphact_lab.protocol import RIVALS, Protocol
-from graphact_lab.registry import Experiment, Measure, Variation
+from graphact_lab.descriptions import Experiment, Measure, Variation
+from graphact_lab.protocols import RIVALS, Protocol
 
 LEVELS = ("none", *(f"{kind} {share} %" for kind in ("attack", "edges", "words") for share in (5, 10, 25)))
 # Test nodes over all others, as in node classification

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from graphact._extras import require
 from graphact.graph import Graph
 from graphact.training.splits import data_generator
-from graphact_lab.data.nodes import NodeData
-from graphact_lab.experiments.node_classification.convolutions import NodeGraph
-from graphact_lab.experiments.node_classification.task import data_of, make_network, on_device, train_trials
+from graphact_lab.classifiers.node_classifier import data_of, make_network, on_device, train_trials
+from graphact_lab.classifiers.stacked_layers import NodeGraph
+from graphact_lab.data.node_sets import NodeData
 from graphact_lab.fleets.features import SparseFeatures
-from graphact_lab.protocol import TrainingJob, run_seed
-from graphact_lab.selection import Trial, grid
+from graphact_lab.protocols import TrainingJob, run_seed
+from graphact_lab.selection import TrainingTrial, grid
 
 PRESENT = 0.5  # the weight from which on an edge of a relaxed graph is a neighbour
 
@@ -51,7 +51,7 @@ def attack(
     Args:
         network: the network that is attacked, with access to all of it.
         x, edge_index, labels: the clean data; every edge in both directions.
-        nodes: whose predictions shall be wrong.
+        nodes: the nodes whose predictions the attack tries to change.
         budget: undirected edges that may be added or removed.
         seed: decides what is random.
         steps: gradient steps; four fifths of them draw new candidates.
@@ -123,7 +123,7 @@ def accuracy(
 def trained(job: TrainingJob, device: str, directory: Path | None) -> list[Any]:
     """The networks of a job, at their best epochs, with the validation score and epoch of each."""
     (point,) = grid(job.protocol.rates, job.protocol.decays, job.protocol.dropouts)
-    trials = [Trial(point, split) for split in range(job.protocol.splits)]
+    trials = [TrainingTrial(point, split) for split in range(job.protocol.splits)]
     result, fleets = train_trials(job, trials, device, directory, keep=True)
     models = [fleet.model(number) for fleet in fleets for number in range(len(fleet))]
     return list(zip(models, result.validation, result.best_epoch, strict=True))

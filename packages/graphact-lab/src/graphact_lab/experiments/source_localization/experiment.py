@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from graphact._lazy import Imported
 from graphact.training.settings import TrainingSettings
-from graphact_lab.protocol import ACTIVATIONS, EVERY_METHOD, METHODS, Protocol
-from graphact_lab.registry import Experiment, Measure
+from graphact_lab.descriptions import Experiment, Measure
+from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, Protocol
 
 if TYPE_CHECKING:
     from graphact_lab.report.tables import PublishedTable

@@ -112,7 +112,7 @@ def tasks_on_graph(
 
 
 def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:
-    r"""How much a signal differs from its shift, relative to the largest such difference nearby.
+    r"""Return the difference of a signal from its shift, relative to the largest such difference nearby.
 
     .. math:: d = x - S x, \qquad y_i = d_i / \max_{j \in N_i \cup \{i\}} |d_j|
 

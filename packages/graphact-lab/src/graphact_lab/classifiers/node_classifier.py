@@ -1,27 +1,39 @@
-"""Networks for node classification: convolutions with any activation between them.
+"""Node classifiers: convolutions with any activation between them, and the training of a cell's models as fleets."""
 
-A network is called as ``network(x, graph, masks)``, as :class:`graphact_lab.fleets.nodes.NodeFleet` asks.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer
+from graphact._checks import check_choice, check_flag, check_integer
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.nn import make_activation
-from graphact_lab.experiments.node_classification.convolutions import (
+from graphact.training.fleet import FleetResult
+from graphact.training.splits import Split
+from graphact_lab.classifiers.stacked_layers import (
     CONVOLUTIONS,
+    BatchNorm,
     GINConvolution,
-    Linear,
     NodeGraph,
     Signal,
+    StackedLinear,
+    node_graph,
 )
+from graphact_lab.data.node_sets import NodeData, read_nodes
+from graphact_lab.fleets.active import in_parts
 from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
+from graphact_lab.fleets.nodes import NodeFleet
+from graphact_lab.protocols import RIVALS, TrainingJob, run_seed
+from graphact_lab.selection import TrainingTrial
 
+SPLITS = ("random", "given", "public", "fifth")
+LIVE_TENSORS = 24  # signals of a layer that are held at once, about
+MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
+NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout", "biases", "linear_start")
 GAMMA = 1.0  # from which the width of the kernel activation is learned
 NORMS = ("none", "layer", "batch")
 SKIPS = ("none", "linear", "block")
@@ -41,7 +53,7 @@ class HopsAndReLU(nn.Module):
 
 
 def exchanges_of(activation: Any) -> int:
-    """How often neighbours exchange for an activation."""
+    """Return the number of exchanges between neighbours for an activation."""
     if isinstance(activation, HopsAndReLU):
         return activation.hops
     return int(sum(layer.exchanges for layer in activation.layers()))
@@ -62,7 +74,7 @@ class NodeNetwork(nn.Module):
         readout: give the logits by a linear map, rather than by the last convolution.
         feature_dropout: drop features, too.
         biases: whether convolutions have them.
-        linear_start: how linear maps beside convolutions are drawn; see :class:`Linear`.
+        linear_start: how linear maps beside convolutions are drawn; see :class:`StackedLinear`.
     """
 
     def __init__(
@@ -95,8 +107,8 @@ class NodeNetwork(nn.Module):
                 return HopsAndReLU(hops)
             return make_activation(activation, hops=hops, features=width, **options)
 
-        def linear(inputs: int, outputs: int) -> Linear:
-            return Linear(inputs, outputs, start=linear_start)
+        def linear(inputs: int, outputs: int) -> StackedLinear:
+            return StackedLinear(inputs, outputs, start=linear_start)
 
         self.first = linear(in_features, width) if skip == "block" else None
         widths = [width if skip == "block" else in_features, *[width] * hidden]
@@ -118,7 +130,7 @@ class NodeNetwork(nn.Module):
 
     @property
     def exchanges(self) -> int:
-        """How often neighbours exchange for an answer."""
+        """The number of exchanges between neighbours for an answer."""
         convolutions: list[Any] = list(self.convolutions)
         inner = [each.activation for each in convolutions if isinstance(each, GINConvolution)]
         activations = sum(map(exchanges_of, [*self.activations, *inner]))
@@ -160,19 +172,99 @@ class NodeNetwork(nn.Module):
         return x * masks[number] if masks else x
 
 
-class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over the nodes, ``(..., N, F)``, which moves its buffers as a function, so that it can be vmapped."""
+def dataset_of(job: TrainingJob) -> str:
+    """The data set of a cell: what it varies, or else the name of its protocol."""
+    return str(job.condition.get("dataset", job.protocol.name))
 
-    running_mean: Tensor
-    running_var: Tensor
 
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            mean, variance = x.mean(-2), x.var(-2, correction=0)
-            unbiased = variance.detach() * (x.size(-2) / (x.size(-2) - 1))
-            share = self.momentum or 0.0  # torch.lerp would round it to float32 under vmap
-            self.running_mean = (1 - share) * self.running_mean + share * mean.detach()
-            self.running_var = (1 - share) * self.running_var + share * unbiased
-        else:
-            mean, variance = self.running_mean, self.running_var
-        return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+@cache
+def read_once(name: str, directory: Path | None, raw: bool) -> NodeData:
+    """A data set, read once; ``raw``: words are counts."""
+    return read_nodes(name, directory, normalize_features=not raw)
+
+
+def data_of(job: TrainingJob, directory: Path | None) -> NodeData:
+    """The data set of a cell."""
+    raw = check_flag("raw_features", job.protocol.task_options.get("raw_features", False))
+    return read_once(dataset_of(job), directory, raw)
+
+
+@lru_cache(maxsize=1)
+def on_device(data: NodeData, convolution: str, device: str) -> tuple[Tensor | SparseFeatures, NodeGraph]:
+    """Features and shift operators, moved to the device once for all activations."""
+    dtype = torch.float32
+    return data.x.to(device, dtype), node_graph(data.graph, convolution).to(device, dtype)
+
+
+def split_of(job: TrainingJob, data: NodeData, replica: int) -> Split:
+    """The split of a replica; with the public split, replicas differ in their seeds alone."""
+    kind = check_choice("split", job.protocol.task_options.get("split", "random"), SPLITS)
+    if kind == "fifth":
+        return data.fifth(replica)
+    if kind != "public":
+        return data.split(replica)
+    if data.public is None:
+        raise ValueError(f"split must be 'random' or 'given' for {data.name}, which has no public split, got 'public'")
+    return data.public
+
+
+def make_network(job: TrainingJob, data: NodeData, replica: int) -> NodeNetwork:
+    """The network of a replica, drawn from its seed, which is the same for every activation and grid point."""
+    protocol, options = job.protocol, dict(job.protocol.task_options)
+    activation = job.method
+    if job.method in RIVALS:
+        activation, options["convolution"] = "relu", job.method.removesuffix("-gcn")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run_seed("replica", job.seed, replica))
+        return NodeNetwork(
+            data.x.size(1),
+            job.features,
+            data.num_classes,
+            layers=protocol.layers,
+            activation=activation,
+            hops=job.hops or 1,
+            start=protocol.start,
+            **{name: options[name] for name in NETWORK_OPTIONS if name in options},
+        )
+
+
+def decayed_by(options: Mapping[str, Any]) -> Callable[[str], bool] | None:
+    """Return which parameters decay, as a function of their name; None for the usual ones."""
+    every, first = (check_flag(name, options.get(name, False)) for name in ("decay_all", "decay_first"))
+    if every:
+        return lambda _: True
+    return (lambda name: name.startswith("convolutions.0.maps")) if first else None
+
+
+def train_trials(
+    job: TrainingJob, trials: Sequence[TrainingTrial], device: str, directory: Path | None, *, keep: bool = False
+) -> tuple[FleetResult, list[NodeFleet]]:
+    """Train models of a job as few fleets, as large as memory allows; with ``keep``, fleets know their best models."""
+    data = data_of(job, directory)
+    convolution = job.protocol.task_options.get("convolution", "gcn")
+    networks = {replica: make_network(job, data, replica) for replica in {trial.replica for trial in trials}}
+    x, graph = on_device(data, convolution, device)
+    bytes_each = 4 * len(data.y) * job.features * LIVE_TENSORS * job.protocol.layers
+    size = max(1, MEMORY[torch.device(device).type] // bytes_each)
+    settings, window = job.protocol.training, job.protocol.task_options.get("window")
+
+    def train(part: slice) -> tuple[FleetResult, NodeFleet]:
+        own = trials[part]
+        fleet = NodeFleet(
+            [networks[trial.replica] for trial in own],
+            x,
+            graph,
+            data.y,
+            [split_of(job, data, trial.replica) for trial in own],
+            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in own],
+            rates=[trial.point.rate for trial in own],
+            decays=[trial.point.decay for trial in own],
+            dropouts=[trial.point.dropout for trial in own],
+            metric=data.metric,
+            is_decayed=decayed_by(job.protocol.task_options),
+            device=device,
+        )
+        return fleet.train(settings.epochs, settings.patience, keep=keep, window=window), fleet
+
+    results, fleets = zip(*in_parts(len(trials), size, train), strict=True)
+    return FleetResult.joined(results), list(fleets)

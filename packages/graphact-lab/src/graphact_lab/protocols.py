@@ -1,4 +1,4 @@
-"""What an experiment runs: protocols as data, and the training jobs they are made of. Nothing here needs torch."""
+"""Protocols as data, and the training jobs they consist of. Nothing here needs torch."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from graphact._checks import check_choice, check_integer, check_number, check_positive, check_probability
 from graphact.registry import COMPARED, POINTWISE, names
 from graphact.training.settings import TrainingSettings
-from graphact_lab.preparation import OF_SIGNALS, PREPARATIONS
+from graphact_lab.preparation import PREPARATIONS, SIGNAL_PREPARATIONS
 
 ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
@@ -25,7 +25,7 @@ FIXED = {"experiment", "preset", "name", "methods", "conditions", "task_options"
 REPLICAS = ("graphs", "splits", "nodes")
 GRID = {"rates": check_positive, "decays": check_number, "dropouts": check_probability}
 # Settings that are whole numbers, or several, and the least of each
-LEAST = {
+MIN_COUNTS = {
     **dict.fromkeys(("features", "hops", "localized_hops", "layers", "graphs", "splits", "nodes"), 1),
     **dict.fromkeys(("orders", "tuning_splits"), 0),
 }
@@ -73,7 +73,7 @@ class Protocol:
     tuning_splits: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
+        for name, least in MIN_COUNTS.items():
             values = getattr(self, name)
             for value in values if isinstance(values, tuple) else (values,):
                 check_integer(name, value, minimum=least)
@@ -91,7 +91,7 @@ class Protocol:
                 f"shift must be 'adjacency' together with loss_probabilities {self.loss_probabilities}: what the "
                 f"diagonal of another operator becomes when links are lost is not defined, got {self.shift!r}"
             )
-        if self.loss_probabilities and self.preparation not in ("none", *OF_SIGNALS):
+        if self.loss_probabilities and self.preparation not in ("none", *SIGNAL_PREPARATIONS):
             raise ValueError(
                 f"preparation must be one that nodes can repeat when links are lost, got {self.preparation!r} together "
                 f"with loss_probabilities {self.loss_probabilities}"
@@ -221,12 +221,12 @@ def hops_of(protocol: Protocol, method: str) -> tuple[int | None, ...]:
 
 
 def is_pointwise(method: str) -> bool:
-    """Whether a method is an activation of each value on its own."""
+    """Return whether a method is an activation of each value on its own."""
     return method == "relu" or method in POINTWISE
 
 
 def is_neighborhood(method: str) -> bool:
-    """Whether a method is one of our activations of neighbourhoods; a mean of them, which is linear, is a control."""
+    """Return whether a method is an activation of neighbourhoods; their mean, which is linear, is a control."""
     return method.endswith(("-ga", "-l")) and method not in CONTROLS
 
 
@@ -238,7 +238,7 @@ def changed_protocol(
     A setting is a field of the protocol or of its training that the experiment reads, or an option of its tasks.
 
     Example:
-        >>> from graphact_lab.registry import find_protocol
+        >>> from graphact_lab.descriptions import find_protocol
         >>> changed_protocol(find_protocol("consensus", "paper"), {"orders": "5,10", "epochs": "3"}, ()).orders
         (5, 10)
     """

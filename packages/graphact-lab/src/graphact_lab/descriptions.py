@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from graphact._checks import check_choice, did_you_mean
 from graphact.registry import POINTWISE
 from graphact_lab.preparation import PREPARATIONS, prepared, shifted_by
-from graphact_lab.protocol import (
+from graphact_lab.protocols import (
     ACTIVATIONS,
     EVERY_METHOD,
     Condition,
@@ -35,6 +35,8 @@ BENCHMARKS = ("node-classification", "graph-classification", "robustness")
 GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
 BENCHMARK_PRESETS = ("quick", "full", "smoke")
+FLOCKING, FLOCKING_PRESETS = "flocking", ("quick", "medium", "full", "smoke")  # with a runner and a report of its own
+EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, FLOCKING)
 
 Tasks = list["Task"]
 Figures = dict[str, float]  # the test metric of simple methods, by name
@@ -57,7 +59,7 @@ class Measure(NamedTuple):
 
 
 class Variation(NamedTuple):
-    """What an experiment varies besides its networks, such as the noise."""
+    """A condition that an experiment varies besides its networks, such as the noise."""
 
     name: str  # its key in the condition of a row
     is_text: bool = False  # a text that every row has, rather than a number that may be missing

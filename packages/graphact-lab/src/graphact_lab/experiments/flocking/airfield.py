@@ -15,10 +15,10 @@ from graphact.nn import FIR, GCNN, GraphModule
 from graphact.progress import JobWatcher
 from graphact_lab.experiments.flocking.experiment import NAME, OTHER_GAIN, USUAL, Flocking, Job, differing
 from graphact_lab.experiments.flocking.flight import Conditions, Controller, Flight, fly
-from graphact_lab.experiments.flocking.imitation import Imitation, Trained, imitate, teams_for
+from graphact_lab.experiments.flocking.imitation import Imitation, ImitationResult, imitate, teams_for
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World
-from graphact_lab.protocol import run_seed
+from graphact_lab.protocols import run_seed
 from graphact_lab.store import Row, Store, StoreError
 
 Condition = dict[str, float]
@@ -216,11 +216,11 @@ def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> lis
     ]
 
 
-def judge(field: Airfield, policies: Policies, delayed: bool) -> Trained:
+def judge(field: Airfield, policies: Policies, delayed: bool) -> ImitationResult:
     """The cost of policies on their validation flights."""
     like, imitation = policies.parameters[0].detach(), field.imitation
     teams = teams_for("validation", field.seeds, imitation.validation, imitation.agents, field.world, like)
-    return Trained(fly(teams, policies, field.world, delayed=delayed).cost.mean(1).tolist(), [], [])
+    return ImitationResult(fly(teams, policies, field.world, delayed=delayed).cost.mean(1).tolist(), [], [])
 
 
 def baseline_rows(field: Airfield, name: Any) -> list[Row]:
@@ -232,7 +232,7 @@ def baseline_rows(field: Airfield, name: Any) -> list[Row]:
 
 
 def stamp(field: Airfield) -> Row:
-    """What, with which versions, where and when."""
+    """Return the provenance of rows: preset, versions, device and time."""
     return {
         "experiment": NAME,
         "preset": field.settings.preset,

@@ -1,4 +1,4 @@
-"""What a row of results holds, as the runner writes it and a report reads it, and the check that it does.
+"""Rows of results: their fields, the check of each row, and cells gathered from them.
 
 A row is the test result of one trained model, or of one baseline, on one replica of an experiment: a mapping with these
 keys. Further keys are passed over, and None is the same as no key.
@@ -17,13 +17,16 @@ keys. Further keys are passed over, and None is the same as no key.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pandas as pd
+
 from graphact._checks import check_choice, check_integer, check_number
-from graphact_lab.pairing import REPLICA
-from graphact_lab.registry import BENCHMARKS, EXPERIMENTS, find_experiment
+from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, find_experiment
 from graphact_lab.selection import tuning_score
+from graphact_lab.statistics import REPLICA, Summary, summarize
+from graphact_lab.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
@@ -72,6 +75,34 @@ def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
     ignored = tested_again if kind == "model" else {"method", "hops", "features", "order"}
     run["work"] = repr([run[key] for key in (*SETTING, *REPLICA) if key not in ignored])
     return run
+
+
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Check rows and bring them into an order that does not depend on the one they came in."""
+    runs = [read_row(row, f"rows[{position}]") for position, row in enumerate(rows)]
+    if not runs:
+        raise ValueError("rows must hold at least one result, got none; run an experiment first")
+    runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
+    return pd.DataFrame(runs, dtype=object).astype(dict.fromkeys(NUMBERS, float))
+
+
+def gather(runs: pd.DataFrame) -> pd.DataFrame:
+    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs."""
+    for run in runs[runs.duplicated([*SETTING, *REPLICA])].to_dict("records"):
+        words = ", ".join(f"{name} {run[name]!r}" for name in (*SETTING, *REPLICA))
+        raise ValueError(f"rows must hold every run once, got two of {words}")
+    cell = runs.groupby(SETTING, dropna=False, sort=False).ngroup()
+    cells = runs.loc[~cell.duplicated(), SETTING].reset_index(drop=True)
+    for name in ("value", "validation", "replica", "beta", "weights"):
+        cells[name] = runs[name].groupby(cell).agg(tuple)
+    for name in ("parameters", "exchanges", "seconds"):
+        cells[name] = runs[name].groupby(cell).first()
+    cells["tuning"] = runs.tuning.astype(float).groupby(cell).max()  # of which one row of a cell tells
+    cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
+    cells["validation"] = [summarize(values).mean for values in cells.validation]
+    names = zip(cells.kind, cells.method, cells.hops, strict=True)
+    cells["line"] = [Variant(method, hops).label if kind == "model" else method for kind, method, hops in names]
+    return cells
 
 
 def check_text(name: str, value: Any) -> str:

@@ -1,7 +1,8 @@
-"""The usual convolutions of node classification, and the controls and rivals among them.
+"""Layers that a fleet stacks: convolutions of node classification, controls and rivals among them, maps and batch norm.
 
-Every convolution maps features first and then moves along edges, so that sparse features of many models are mapped by
-one SpMM on a GPU.
+PyG's convolutions compute the same functions, but a fleet calls its layers under :func:`torch.vmap` with one sparse
+feature matrix for all models. These map features first and then move along edges, so that the features of many models
+are mapped by one SpMM on a GPU; the tests compare them with PyG's.
 """
 
 import math
@@ -13,7 +14,6 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice
 from graphact.functional import neighborhood_max, neighborhood_median, shift
-from graphact.functional.convolution import attend
 from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
@@ -38,7 +38,7 @@ class NodeGraph(NamedTuple):
         return NodeGraph(convolution, convolution if same else self.activation.to(device, dtype))
 
 
-class Linear(nn.Module):
+class StackedLinear(nn.Module):
     """``x @ weight + bias`` for dense and sparse x.
 
     Drawn as Glorot and Bengio (2010) do, with a bias of 0, as convolutions are; or, with ``start="torch"``, weight and
@@ -61,14 +61,14 @@ class Linear(nn.Module):
         return mapped if self.bias is None else mapped + self.bias
 
 
-class Convolution(nn.Module):
-    """What convolutions share: maps to ``terms`` signals of ``out_features`` each, and a bias at the end.
+class StackedConvolution(nn.Module):
+    """Maps to ``terms`` signals of ``out_features`` each, propagation along the edges, and a bias at the end.
 
     Args:
         in_features, out_features: sizes.
         hidden: features between the maps of a convolution that has two in a row.
-        activation: the one between those maps, or behind a convolution that is not the last.
-        bias: whether there is one.
+        activation: the one between those maps, or after a convolution that is not the last.
+        bias: whether to add a bias.
     """
 
     normalization = "gcn"  # of the graph
@@ -86,7 +86,7 @@ class Convolution(nn.Module):
     ) -> None:
         super().__init__()
         del activation, hidden
-        self.maps = nn.ModuleList(Linear(in_features, out_features, bias=False) for _ in range(self.terms))
+        self.maps = nn.ModuleList(StackedLinear(in_features, out_features, bias=False) for _ in range(self.terms))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
 
     def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
@@ -96,15 +96,15 @@ class Convolution(nn.Module):
         return x if self.bias is None else x + self.bias
 
     def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
-        """The result from the mapped signals."""
+        """Return the result of the mapped signals."""
         return shift(terms[0], graph)
 
 
-class GCNConvolution(Convolution):
+class GCNConvolution(StackedConvolution):
     """``S x W`` with self-loops and symmetric normalisation (Kipf and Welling 2017)."""
 
 
-class SAGEConvolution(Convolution):
+class SAGEConvolution(StackedConvolution):
     """``x V + mean_j x_j W`` (Hamilton et al. 2017)."""
 
     normalization, terms = "random_walk", 2
@@ -113,10 +113,10 @@ class SAGEConvolution(Convolution):
         return terms[0] + shift(terms[1], graph)
 
 
-class SAGEMaxConvolution(Convolution):
+class SAGEMaxConvolution(StackedConvolution):
     """``x V + max_j relu(x_j P + p) W``, the pooling of Hamilton et al. (2017): a maximum in the convolution.
 
-    A control for activations that take one. Its inner ReLU stays, whatever the activation behind it is.
+    A control for activations that take a maximum. Its inner ReLU stays whatever the activation after it.
     """
 
     normalization, terms = "none", 1
@@ -131,15 +131,15 @@ class SAGEMaxConvolution(Convolution):
         bias: bool = True,
     ) -> None:
         super().__init__(in_features, out_features, activation=activation, bias=bias)
-        self.pool = Linear(in_features, hidden or out_features)
-        self.last = Linear(hidden or out_features, out_features, bias=False)
+        self.pool = StackedLinear(in_features, hidden or out_features)
+        self.last = StackedLinear(hidden or out_features, out_features, bias=False)
 
     def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
         pooled = neighborhood_max(torch.relu(self.pool(x)), graph.convolution)
         return self.biased(self.maps[0](x) + self.last(pooled))
 
 
-class PolynomialConvolution(Convolution):
+class PolynomialConvolution(StackedConvolution):
     """``sum_k S^k x H_k`` of order 2, the filter bank of a GCNN."""
 
     normalization, terms, exchanges = "symmetric", 3, 2
@@ -155,8 +155,8 @@ class ChebyshevConvolution(PolynomialConvolution):
         return terms[0] - terms[2] + shift(terms[1] + 2 * shift(terms[2], graph), graph)
 
 
-class GINConvolution(Convolution):
-    """``MLP((1 + eps) x + sum_j x_j)`` (Xu et al. 2019), the activation inside of the MLP, too."""
+class GINConvolution(StackedConvolution):
+    """``MLP((1 + eps) x + sum_j x_j)`` (Xu et al. 2019), with the activation inside of the MLP as well."""
 
     normalization = "none"
 
@@ -171,7 +171,7 @@ class GINConvolution(Convolution):
     ) -> None:
         super().__init__(in_features, hidden or out_features, bias=bias)
         self.eps = nn.Parameter(torch.zeros(()))
-        self.activation, self.last = activation, Linear(hidden or out_features, out_features, bias)
+        self.activation, self.last = activation, StackedLinear(hidden or out_features, out_features, bias)
 
     def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
         mapped = self.maps[0](x)
@@ -179,7 +179,7 @@ class GINConvolution(Convolution):
         return self.last(summed if self.activation is None else self.activation(summed, graph.activation))
 
 
-class GATConvolution(Convolution):
+class GATConvolution(StackedConvolution):
     """Graph attention with heads of eight features each (Veličković et al. 2018), a single head at the end."""
 
     def __init__(
@@ -200,13 +200,19 @@ class GATConvolution(Convolution):
             nn.init.xavier_uniform_(parameter)
 
     def propagate(self, terms: list[Tensor], graph: Graph) -> Tensor:
-        return attend(terms[0].unflatten(-1, (self.heads, -1)), graph, self.at_node, self.at_neighbor).flatten(-2)
+        segments, mapped = Segments.of(graph.incoming, closed=True), terms[0].unflatten(-1, (self.heads, -1))
+        at_node, at_neighbor = (mapped * self.at_node).sum(-1), (mapped * self.at_neighbor).sum(-1)
+        score = torch.nn.functional.leaky_relu(segments.at_rows(at_node) + segments.at_cols(at_neighbor), 0.2)
+        powers = (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
+        values = segments.at_cols(terms[0]).unflatten(-1, (self.heads, -1))
+        total = segments.sum((powers.unsqueeze(-1) * values).flatten(-2)).unflatten(-1, (self.heads, -1))
+        return (total / segments.sum(powers).unsqueeze(-1)).flatten(-2)
 
 
-class MedianConvolution(Convolution):
-    """The median of what neighbours and node have mapped, feature by feature (MedianGCN, Chen et al. 2021).
+class MedianConvolution(StackedConvolution):
+    """The median over a closed neighbourhood of mapped features, feature by feature (MedianGCN, Chen et al. 2021).
 
-    A median has no gradient with respect to edge weights, on which attacks live; there it passes on that of a GCN.
+    A median has no gradient with respect to edge weights, which attacks need; it passes on the gradient of a GCN.
     """
 
     def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
@@ -218,14 +224,14 @@ class MedianConvolution(Convolution):
         return self.biased(median)
 
 
-class SoftMedianConvolution(Convolution):
+class SoftMedianConvolution(StackedConvolution):
     r"""A mean whose weights fall with the distance from the median (Soft Median, Geisler et al. 2021).
 
     .. math:: y_i = \Big(\sum_j a_{ij}\Big) \frac{\sum_j w_{ij} z_j}{\sum_j w_{ij}}, \qquad
         w_{ij} = a_{ij} \exp(-\|z_j - m_i\| / (T \sqrt{F}))
 
-    with the mapped signals z, the GCN shift a, and the median m of z over neighbours and node, feature by feature, in
-    which a value counts with its weight a, as in the authors' code.
+    with the mapped signals z, the GCN shift a, and the median m of z over the closed neighbourhood, feature by feature,
+    weighted by a, as in the authors' code.
     """
 
     temperature = 0.2
@@ -244,7 +250,7 @@ class SoftMedianConvolution(Convolution):
 
 
 class _Sorted(torch.autograd.Function):
-    """Integers in ascending order along the last dimension; on a CPU by numpy, which sorts them faster than torch."""
+    """Sort integers along the last dimension; on a CPU with NumPy, which is faster than torch."""
 
     @staticmethod
     def forward(keys: Tensor) -> Tensor:
@@ -252,7 +258,7 @@ class _Sorted(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        """Keep nothing: integers have no gradient."""
+        """Save nothing: integers have no gradient."""
 
     @staticmethod
     def vmap(_: Any, in_dims: tuple[int], keys: Tensor) -> Any:
@@ -260,12 +266,12 @@ class _Sorted(torch.autograd.Function):
 
 
 def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
-    """Of each segment the lowest value up to which at least half of the weight lies, feature by feature.
+    """Return the weighted median of each segment: the lowest value up to which at least half of the weight lies.
 
     Args:
         x: ``(N, F)``.
-        segments: which nodes each node hears, none of them nobody.
-        weight: ``(E, 1)``, of the entries of the segments, not negative.
+        segments: the neighbours of each node; no segment may be empty.
+        weight: ``(E, 1)``; nonnegative weights of the entries of the segments.
     """
     nodes, rows = x.size(-2), segments.rows.sort().values
     ascending, order = x.sort(dim=-2, stable=True)
@@ -274,10 +280,10 @@ def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     keys = segments.rows.unsqueeze(-1) * nodes + segments.at_cols(rank)
     bits = keys.size(-2).bit_length()
     entries = torch.arange(keys.size(-2), device=x.device).unsqueeze(-1)
-    both = _Sorted.apply((keys << bits | entries).transpose(-2, -1)).transpose(-2, -1)  # entries are sorted along
+    both = _Sorted.apply((keys << bits | entries).transpose(-2, -1)).transpose(-2, -1)  # entries are carried along
     keys, place = both >> bits, both & (1 << bits) - 1
     shares = weight.double().expand_as(place)
-    ordered = shares.gather(-2, place)  # segment by segment, in the order of their values
+    ordered = shares.gather(-2, place)  # segment by segment, in ascending order of values
     first = segments.degree.cumsum(0) - segments.degree
     before = ordered.cumsum(-2) - ordered
     passed = ordered + before - before.index_select(-2, first.index_select(0, rows))
@@ -288,7 +294,25 @@ def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     return ascending.gather(-2, keys.gather(-2, slot) % nodes)
 
 
-CONVOLUTIONS: dict[str, type[Convolution]] = {
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm over the nodes, ``(..., N, F)``, which replaces its running statistics, as vmap needs."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            mean, variance = x.mean(-2), x.var(-2, correction=0)
+            unbiased = variance.detach() * (x.size(-2) / (x.size(-2) - 1))
+            share = self.momentum or 0.0  # torch.lerp rounds it to float32 under vmap
+            self.running_mean = (1 - share) * self.running_mean + share * mean.detach()
+            self.running_var = (1 - share) * self.running_var + share * unbiased
+        else:
+            mean, variance = self.running_mean, self.running_var
+        return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+CONVOLUTIONS: dict[str, type[StackedConvolution]] = {
     "gcn": GCNConvolution,
     "sage": SAGEConvolution,
     "sage-max": SAGEMaxConvolution,
@@ -302,7 +326,7 @@ CONVOLUTIONS: dict[str, type[Convolution]] = {
 
 
 def node_graph(graph: Graph, convolution: str) -> NodeGraph:
-    """The shift operators that a convolution takes: its own, and the one of a GCN for activations."""
+    """Return the shift operators of a convolution: its own, and that of a GCN for activations."""
     kind = CONVOLUTIONS[check_choice("convolution", convolution, tuple(CONVOLUTIONS))].normalization
     shifted = graph.normalize("gcn")
     own: Any = graph if kind == "none" else shifted if kind == "gcn" else graph.normalize(kind)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""How benchmarks report: a line at a time, at once."""
+"""Output of benchmarks, a line at a time and unbuffered."""
 
 import sys
 

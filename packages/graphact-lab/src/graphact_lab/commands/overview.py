@@ -6,11 +6,10 @@ from contextlib import nullcontext
 
 from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
-from graphact_lab.commands.run import DATA, EVERY, TRAINED_ON_DATA
+from graphact_lab.commands.run import DATA
 from graphact_lab.data.sources import DATA_SETS
-from graphact_lab.experiments.flocking import experiment as flocking
-from graphact_lab.protocol import jobs_of
-from graphact_lab.registry import find_experiment
+from graphact_lab.descriptions import BENCHMARKS, EVERY_EXPERIMENT, EXPERIMENTS, find_experiment
+from graphact_lab.protocols import jobs_of
 
 PARTS = ("datasets", "experiments")
 EXPERIMENT_LINES = {
@@ -45,9 +44,11 @@ def list_all(options: argparse.Namespace) -> int:
 
 
 def presets() -> list[str]:
-    """A line for each preset and protocol: how many networks are trained."""
+    """Return a line for each preset and protocol, with the number of networks that it trains."""
+    from graphact_lab.experiments.flocking import experiment as flocking
+
     lines = ["experiment            preset  protocol               cells  models  epochs"]
-    for name in TRAINED_ON_DATA:
+    for name in (*EXPERIMENTS, *BENCHMARKS):
         experiment = find_experiment(name)
         for preset in experiment.presets:
             for called, protocol in experiment.protocols_at(preset).items():
@@ -67,7 +68,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     """Return a line for each data set and experiment."""
     return {
         "data sets": dict(DATA_SETS),
-        "experiments": {name: EXPERIMENT_LINES[name] for name in EVERY},
+        "experiments": {name: EXPERIMENT_LINES[name] for name in EVERY_EXPERIMENT},
     }
 
 
@@ -78,7 +79,7 @@ def catalogue() -> dict[str, dict[str, str]]:
     "--json",
 )
 def data(options: argparse.Namespace) -> int:
-    """Data sets (graphact-lab list names them) come from their public homes, once, and are checked by hash."""
+    """Download data sets (graphact-lab list names them) from their public homes, once, and check them by hash."""
     from graphact._checks import check_choice
     from graphact.progress import download_bar
     from graphact_lab.data.download import check, fetch

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graphact.storage import write_atomically
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, world_of
-from graphact_lab.protocol import file_key, run_seed
+from graphact_lab.protocols import file_key, run_seed
 from graphact_lab.store import Row
 
 CERTIFICATES = "certificates.json"
@@ -20,7 +20,7 @@ def read_certificates(folder: Path) -> dict[str, float]:
 
 
 def certificate_key(row: Row) -> str:
-    """Which policy a certificate is of: that of one realization in the folder of a job."""
+    """Return the key of a policy: its folder and realization."""
     return f"{folder_of(row)}/{row['graph']}"
 
 
@@ -38,7 +38,7 @@ def certify(rows: Sequence[Row], folder: Path) -> None:
     from graphact.guarantees import lipschitz_bound
     from graphact.spec import UnsupportedModelError
     from graphact_lab.experiments.flocking.imitation import teams_for
-    from graphact_lab.experiments.flocking.links import graph_of
+    from graphact_lab.experiments.flocking.team_graphs import graph_of
     from graphact_lab.experiments.flocking.world import World, hears, pairs_of
 
     known = read_certificates(folder)

@@ -197,8 +197,8 @@ def draw_dots(sheet: Any, figure: Figure, networks: Any, baselines: Any, scale: 
                 at: Any = {"transform": axes.get_yaxis_transform(), "ha": "right" if above else "left"}
                 axes.text(place, middle, words, va="center", color=GREY, fontsize=7, **at)
     panels[-1].set_xlabel(figure.table.measure.axis)
-    of_pairs = figure.table.measure.limits[0] < 0
-    words = "difference with 95 % interval" if of_pairs else "{}, mean ± standard deviation"
+    is_difference = figure.table.measure.limits[0] < 0
+    words = "difference with 95 % interval" if is_difference else "{}, mean ± standard deviation"
     handles = [
         Line2D([], [], color=INK, marker="o", markersize=4.5, label=words.format(name), **kind)
         for name, mean, _, _, kind in kinds

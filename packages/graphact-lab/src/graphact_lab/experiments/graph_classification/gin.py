@@ -13,19 +13,18 @@ from torch import Tensor, nn
 from graphact._checks import check_integer
 from graphact.functional import shift
 from graphact.nn import make_activation
-from graphact_lab.data.graphs import GraphBatch
-from graphact_lab.experiments.node_classification.convolutions import Linear
-from graphact_lab.experiments.node_classification.networks import BatchNorm
+from graphact_lab.classifiers.stacked_layers import BatchNorm, StackedLinear
+from graphact_lab.data.graph_sets import GraphBatch
 
 
-class Trained(NamedTuple):
+class TrainingNodes(NamedTuple):
     """The nodes of the graphs that a model trains on: shares ``(N,)``, which sum to 1, and their number."""
 
     shares: Tensor
     number: Tensor
 
     @classmethod
-    def of(cls, trained: Tensor, batch: GraphBatch) -> "Trained":
+    def of(cls, trained: Tensor, batch: GraphBatch) -> "TrainingNodes":
         """From 1 for graphs that are trained on, else 0."""
         nodes = trained.index_select(-1, batch.member)
         number = nodes.sum(-1)
@@ -35,7 +34,7 @@ class Trained(NamedTuple):
 class TrainedBatchNorm(BatchNorm):
     """Batch norm whose statistics are those of some of the nodes."""
 
-    def forward(self, x: Tensor, trained: Trained | None = None) -> Tensor:
+    def forward(self, x: Tensor, trained: TrainingNodes | None = None) -> Tensor:
         if trained is None:
             mean, variance = self.running_mean, self.running_var
             centered = x - mean
@@ -58,11 +57,13 @@ class GINLayer(nn.Module):
 
     def __init__(self, in_features: int, width: int) -> None:
         super().__init__()
-        self.maps = nn.ModuleList([Linear(in_features, width, bias=False), Linear(width, width, bias=False)])
+        self.maps = nn.ModuleList(
+            [StackedLinear(in_features, width, bias=False), StackedLinear(width, width, bias=False)]
+        )
         self.norms = nn.ModuleList(TrainedBatchNorm(width) for _ in range(2))
         self.eps = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, batch: GraphBatch, trained: Trained | None) -> Tensor:
+    def forward(self, x: Tensor, batch: GraphBatch, trained: TrainingNodes | None) -> Tensor:
         mapped = self.maps[0](x)
         summed = torch.addcmul(shift(mapped, batch.graph), mapped, 1 + self.eps)
         hidden = torch.relu(self.norms[0](summed, trained))
@@ -70,7 +71,7 @@ class GINLayer(nn.Module):
         return normed
 
 
-class GraphNetwork(nn.Module):
+class GINNetwork(nn.Module):
     """GIN with an activation behind each layer; logits from the sums over the nodes of all layers (Xu et al. 2018).
 
     Dropout stands before the map from these sums to the logits.
@@ -102,17 +103,17 @@ class GraphNetwork(nn.Module):
         )
         # those that read means over a graph ask to which graph a node belongs
         self.reads_members = "batch" in inspect.signature(type(self.activations[0]).forward).parameters
-        self.last = Linear(layers * width, classes)
+        self.last = StackedLinear(layers * width, classes)
         self.dropout_widths, self.dropped_last = (layers * width,), False
 
     @property
     def exchanges(self) -> int:
-        """How often neighbours exchange for an answer."""
+        """The number of exchanges between neighbours for an answer."""
         activations: list[Any] = list(self.activations)
         return len(self.layers) + int(sum(layer.exchanges for each in activations for layer in each.layers()))
 
     def forward(self, x: Tensor, batch: GraphBatch, masks: Sequence[Tensor] = ()) -> Tensor:
-        trained = Trained.of(masks[-1], batch) if masks else None
+        trained = TrainingNodes.of(masks[-1], batch) if masks else None
         options = {"batch": batch.member} if self.reads_members else {}
         sums = []
         for layer, activation in zip(self.layers, self.activations, strict=True):

@@ -48,7 +48,7 @@ def graph_of(
         leaving = heard.transpose(-1, -2)
     heard, leaving = heard.reshape(-1, agents, agents), leaving.reshape(-1, agents, agents)
     offset = agents if delayed else 0
-    share = 1 / heard.sum(-1).flatten().to(dtype)  # of agents without neighbours, nobody reads it
+    share = 1 / heard.sum(-1).flatten().to(dtype)  # unused for agents without neighbours
     incoming, rows = _lists(heard, -offset)
     outgoing, back = (incoming, rows) if mutual and not delayed else _lists(leaving, offset)
     slot = heard.cumsum(-1, dtype=torch.int32).flatten().index_select(0, outgoing.col * agents + back % agents) - 1
