@@ -137,7 +137,7 @@ def options_of(program, command):
         from graphact.commands import parser as shared
 
         added = [shared.option(each) if isinstance(each, str) else each for each in command.options]
-        added += shared.OF_ALL
+        added.append(shared.add_common_options)
     for add in added:
         add(parser)
     return set(parser._option_string_actions)

@@ -36,7 +36,7 @@ from graphact_lab.data.movielens import read_movielens
 from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.store import Store, StoreError
 from support.damage import SHARES as WAY_SHARES
-from support.damage import WAYS, damage
+from support.damage import STRATEGIES, damage
 from support.imitation import write_molene, write_movielens, write_planetoid
 from support.on_agents import deploy, to_model
 
@@ -238,7 +238,7 @@ def small_fleet():
 
 
 def train_fleet(path):
-    """Training that goes on from a checkpoint, or again from the start if that is damaged, ends with the same parameters."""
+    """A fleet that goes on from a checkpoint, or from the start if that is damaged, ends with the same parameters."""
     fleet = small_fleet()
     with graphact.backend("reference"):
         fleet.train(TrainingSettings(epochs=2, batch_size=4), checkpoint=path, every=lambda: not path.exists())
@@ -411,7 +411,7 @@ def damaged_files(draw):
     name = draw.choice("reader", tuple(READERS))
     reader, (files, whole) = READERS[name], written(name)
     file = draw.choice("file", tuple(files))
-    way = draw.choice("way", WAYS, WAY_SHARES)
+    way = draw.choice("way", STRATEGIES, WAY_SHARES)
     known = ("model", "graph npz", "graph txt", "signals npy", "published results")
     others = [content for other in known for content in written(other)[0].values()]
     content = damage(files[file], way, draw.rng("damage"), others)

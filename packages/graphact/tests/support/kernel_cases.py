@@ -1,4 +1,4 @@
-"""Cases that every compiled backend must pass: each of its functions against the reference, on graphs and numbers that hurt.
+"""Cases that every compiled backend must pass: its functions against the reference, on hard graphs and numbers.
 
 A test module subclasses `KernelCases`, and says where the tensors live and which module is tested.
 """

@@ -35,15 +35,13 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--out": {"type": Path, "metavar": "DIR"},
     "--device": {"choices": ("auto", "cpu", "cuda"), "default": "auto"},
-    "--transport": {"choices": ("zenoh", "udp")},
     "--json": {"action": "store_true", "help": "print the results as one JSON value, and nothing else"},
     "--seed": {"type": int, "default": 0, "help": "decides everything random (default: 0)"},
-    "--slot": {"type": float, "default": 0.18, "help": "seconds for one round (default: 0.18)"},
 }
 
 
 class Choices(tuple[str, ...]):
-    """Choices that are listed, and ``hidden`` ones, which are taken as well."""
+    """Choices that are listed, and ``hidden`` ones that are accepted, too."""
 
     hidden: tuple[str, ...] = ()
 
@@ -54,24 +52,24 @@ class Choices(tuple[str, ...]):
 class Command(NamedTuple):
     """A command. A description that has paragraphs is shown as it is written, another one is filled."""
 
-    run: Run | None
+    run: Run
     description: str
     options: tuple[str | Option, ...]
 
 
 def command(*options: str | Option) -> Callable[[Run], Command]:
-    """A function with its docstring as a command; an option by its name alone is as in :data:`SHARED`."""
+    """Make a function with its docstring a command; an option by its name alone is as in :data:`SHARED`."""
     return lambda run: Command(run, run.__doc__ or "", options)
 
 
 def option(name: str, text: str | None = None, **settings: Any) -> Option:
-    """An argument; what is not set is as in :data:`SHARED`."""
+    """Return a function that adds an argument; settings that are left out are those of :data:`SHARED`."""
     settings = SHARED.get(name, {}) | settings | ({"help": text} if text else {})
     return lambda parser: parser.add_argument(name, **settings)
 
 
 def print_json(value: Any) -> int:
-    """Print a value for other programs; NaN, which JSON has not, is null."""
+    """Print a value as JSON for other programs; NaN and infinity become null."""
     import json
     import math
 
@@ -108,24 +106,11 @@ def import_modules(modules: Iterable[str]) -> None:
             raise ValueError(f"--import {module} failed: {type(error).__name__}: {error}{place}") from error
 
 
-def one_of(*options: Option) -> Option:
-    """At most one of these."""
-
-    def add(parser: argparse.ArgumentParser) -> None:
-        group = parser.add_mutually_exclusive_group()
-        for each in options:
-            each(group)
-
-    return add
-
-
-OF_ALL = (
-    one_of(
-        option("--quiet", "no progress, only results and errors", action="store_true"),
-        option("--verbose", "with an error, say where in the code it was raised", action="store_true"),
-    ),
-)
-"""Options that every command has."""
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every command has."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--quiet", action="store_true", help="no progress, only results and errors")
+    group.add_argument("--verbose", action="store_true", help="with an error, say where in the code it was raised")
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -147,8 +132,9 @@ class CommandParser(argparse.ArgumentParser):
         if "\n\n" in self.description:
             self.formatter_class = argparse.RawDescriptionHelpFormatter
         self.set_defaults(command=found.run)
-        for each in (*found.options, *(OF_ALL if found.run is not None else ())):
+        for each in found.options:
             (option(each) if isinstance(each, str) else each)(self)
+        add_common_options(self)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Import the command first; argparse calls this on the parser of the command that was asked for."""
