@@ -188,7 +188,7 @@ def test_mistakes(name):
 
 
 def test_what_the_messages_advise_works():
-    """What is written above as a remedy."""
+    """The remedies in the errors above work."""
     assert nn.GraphAdaptiveMax().double()(X.double(), EDGES).dtype == torch.float64
     chain = nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())
     assert chain(X, EDGES).shape == (12, 3)
