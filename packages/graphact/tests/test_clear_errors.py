@@ -187,7 +187,7 @@ def test_mistakes(name):
 
 
 def test_what_the_messages_advise_works():
-    """Every remedy that is written above."""
+    """The remedies in the errors above work."""
     assert nn.GraphAdaptiveMax().double()(X.double(), EDGES).dtype == torch.float64
     chain = nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())
     assert chain(X, EDGES).shape == (12, 3)

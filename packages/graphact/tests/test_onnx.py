@@ -86,7 +86,7 @@ def test_a_missing_package_is_named(missing, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_table_of_translations():
-    """Torch makes the table of all that it can translate for each file again, which takes a quarter of the time."""
+    """Torch makes the table of all that it can translate again for each file, which takes a quarter of the time."""
     try:
         from torch.onnx._internal.exporter._registration import ONNXRegistry
     except ImportError:  # onnxscript is missing, or torch keeps the table elsewhere

@@ -70,7 +70,7 @@ def test_a_random_start(start, bound):
     assert torch.equal(activation.weights, expected)
 
 
-def test_the_start_of_version_0_1_draws_its_numbers_in_its_order():
+def test_a_uniform_start_draws_parameters_in_their_order():
     torch.manual_seed(5)
     model = nn.GCNN([1, 3, 2], order=1, activation="kernel-ga", hops=2, bias=True, start="uniform")
     torch.manual_seed(5)
@@ -120,6 +120,7 @@ def test_repr_of_a_module_without_configuration():
         (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
         (lambda: nn.GraphAdaptiveMax(start="one"), ValueError, "start must be one of .* got 'one'"),
         (lambda: nn.GCNN([1, 2], start="one"), ValueError, "start must be one of .* got 'one'"),
+        (lambda: nn.GraphAdaptiveMax(4)(torch.ones(9, 5), None), ValueError, r"F = 4, the features .* \(9, 5\)"),
         (lambda: nn.GraphAdaptive("sum"), ValueError, "op must be one of .* got 'sum'"),
         (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
         (lambda: nn.make_activation("softsign"), ValueError, "activation must be one of .* got 'softsign'"),

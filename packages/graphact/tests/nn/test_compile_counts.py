@@ -1,4 +1,4 @@
-"""How many pieces torch.compile makes: building a graph is one break, and a batch may have any size."""
+"""Graph breaks and recompilations of torch.compile: building a graph is one break, and a batch may have any size."""
 
 import pytest
 import torch

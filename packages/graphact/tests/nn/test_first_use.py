@@ -1,4 +1,4 @@
-"""What is easily done wrong at first is refused with a way out, and reprs tell the settings in few words."""
+"""Easy mistakes are refused with a remedy, and reprs show the settings briefly."""
 
 import pytest
 import torch

@@ -52,7 +52,7 @@ def test_half_precision_beside_float32(name, autocast, low):
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 def test_behind_a_convolution_with_a_bias_under_autocast(name):
-    """Whose result is float32 again, of parts in half precision."""
+    """The sum with a float32 bias is float32 although its terms are in half precision."""
     torch.manual_seed(0)
     network = nn.GraphNetwork([3, 4], convolution=BIASED, activation=name, out_features=2)
     graph = random_graph(num_nodes=20, seed=2).to(torch.float32).normalize("symmetric")

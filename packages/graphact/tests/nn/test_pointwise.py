@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import graphact
 from graphact import functional, nn
 from graphact.registry import POINTWISE
 from support.graphs import random_graph
@@ -47,18 +46,6 @@ def test_trained_arrays_of_each_feature():
     maxout.reset_parameters()
     assert maxout.slope[:, 0].tolist() == [1.0, 0.5, 0.0]
     assert maxout.offset.abs().max() == 0
-
-
-@pytest.mark.parametrize("name", POINTWISE)
-def test_files_hold_them(name, tmp_path):
-    graph, x = random_graph(), torch.randn(2, 12, 1, dtype=torch.float64)
-    model = nn.GCNN([1, 3, 2], activation=name, bias=True).double()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter)
-    graphact.save(model, tmp_path / "model.safetensors")
-    again = graphact.load(tmp_path / "model.safetensors")
-    assert repr(again) == repr(model)
-    assert torch.equal(again(x, graph), model(x, graph))
 
 
 @pytest.mark.parametrize(

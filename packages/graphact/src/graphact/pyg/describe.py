@@ -196,7 +196,7 @@ def linear_of(module: nn.Module, part: str) -> Linear:
         raise UnsupportedModelError(part, "it is parametrized")
     layers = describe_part(module, part)
     if len(layers) != 1 or not isinstance(layers[0], Linear):
-        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is not a linear map")
+        raise UnsupportedModelError(part, f"it was replaced by a {type(module).__name__}, which is no linear map")
     return layers[0]
 
 

@@ -209,7 +209,7 @@ def test_compiled_the_values_are_the_same(data):
 
 
 def test_sampled_subgraphs_need_nothing_attached(data):
-    """What NeighborLoader gives (it needs pyg-lib or torch-sparse): the relabelled edges of a few hops."""
+    """Batches as NeighborLoader makes them (it needs pyg-lib or torch-sparse): the relabelled edges of a few hops."""
     model = PassGraph(GCN(5, 8, num_layers=2, act=nn.GraphAdaptiveMax(features=8)))
     full = PassGraph(GCN(5, 8, num_layers=2, act=nn.LocalizedMax(features=8), normalize=False), normalize=None)
     for seed in range(5):
@@ -264,7 +264,7 @@ def test_bipartite_inputs_are_refused_in_one_line(data):
 
 
 def test_a_heterogeneous_model_whose_activations_have_a_graph():
-    """Where nodes of one kind are connected, the activation is called with that graph."""
+    """An activation is called with the graph that connects nodes of one kind."""
     data = hetero_data()
     model = Sequential(
         "x, edge_index", [(GCNConv(5, 8), "x, edge_index -> x"), (nn.GraphAdaptiveMax(), "x, edge_index -> x")]

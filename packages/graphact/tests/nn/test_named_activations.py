@@ -1,4 +1,4 @@
-"""Activations of other authors against plain NumPy, on graphs of every kind; what interprets them, or refuses."""
+"""Activations of other authors against plain NumPy, in files, fleets, agents and guarantees."""
 
 import copy
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
 from graphact.guarantees import lipschitz_bound
 from graphact.pyg import PassGraph
-from graphact.registry import FURTHER
+from graphact.registry import FURTHER, POINTWISE
 from graphact.spec import UnsupportedModelError, structure
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab.tasks import source_localization_tasks
@@ -113,7 +113,7 @@ REFERENCES = {
 @pytest.mark.parametrize("hops", [1, 3])
 @pytest.mark.parametrize("name", OTHERS)
 def test_values_on_graphs_of_every_kind(name, hops):
-    """Directed, weighted, with loops, with nodes that hear nobody; batches of signals."""
+    """Directed, weighted, with loops, with nodes without neighbours; batches of signals."""
     for seed in range(6 if name == "digraf" else 25):  # integrating takes time
         case = random_case(seed)
         options = {"cells": 5, "radius": 1.2} if name == "digraf" else {}
@@ -188,14 +188,17 @@ def test_soft_maximum_between_mean_and_maximum():
     assert ((warm > mean) & (warm < largest))[graph.degree > 1].all()
 
 
-@pytest.mark.parametrize("name", FURTHER)
+@pytest.mark.parametrize("name", [*FURTHER, *POINTWISE])
 def test_files(name, tmp_path):
-    model = nn.GCNN([2, 4, 3], order=1, activation=name, hops=2, out_features=2)
+    model = nn.GCNN([2, 4, 3], order=1, activation=name, hops=2, out_features=2, bias=True)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
     graphact.save(model, tmp_path / "model.safetensors")
     loaded = graphact.load(tmp_path / "model.safetensors")
     graph, x = random_graph(dtype=torch.float32), torch.randn(12, 2)
     assert torch.equal(loaded(x, graph), model(x, graph))
     assert loaded.config() == model.config()
+    assert repr(loaded) == repr(model)
     alone = nn.make_activation(name, features=3, hops=2)
     graphact.save(alone, tmp_path / "activation.safetensors")
     assert structure(graphact.load(tmp_path / "activation.safetensors").layers()) == structure(alone.layers())
@@ -354,7 +357,7 @@ def test_a_union_is_pooled_graph_by_graph(name):
     torch.testing.assert_close(module(x[perm], union.permute(perm)), alone[perm])
     one = union.with_batch(None)
     assert not torch.allclose(module(x, one), alone)
-    # what is given wins over what a union remembers
+    # the given batch overrides that of the union
     torch.testing.assert_close(module(x, union, batch=torch.zeros(13, dtype=torch.long)), module(x, one))
 
 
@@ -451,7 +454,7 @@ def test_networks_and_chains_pool_graph_by_graph(name):
         alone = torch.cat([model(item.x, item.edge_index) for item in data])
         found = model(batch.x, batch.edge_index, batch=batch.batch)
         torch.testing.assert_close(found, alone, msg=lambda text, kind=kind: f"{kind}: {text}")
-        assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # one graph, as nobody says otherwise
+        assert not torch.allclose(model(batch.x, batch.edge_index), alone), kind  # taken for one graph
         if not isinstance(model, PassGraph):
             own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
             expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
