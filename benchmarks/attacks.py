@@ -203,12 +203,8 @@ def growing_losses(model, graph, x, number):
     """The largest change by sets of links that grow by one link at a time, the best of each size kept."""
     layers, _ = read_layers(model, x.size(-1))
     links = LinkList(graph)
-    trial, sets, best, evaluations = (
-        LossEvaluator(layers, links, x, adds_up=False),
-        torch.arange(len(links))[:, None],
-        0.0,
-        0,
-    )
+    trial = LossEvaluator(layers, links, x, adds_up=False)
+    sets, best, evaluations = torch.arange(len(links))[:, None], 0.0, 0
     for _ in range(number):
         changes = torch.cat([trial.changes(part).amax(1) for part in sets.split(trial.at_once)])
         best, evaluations = max(best, changes.max().item()), evaluations + len(sets) * len(x)

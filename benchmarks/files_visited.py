@@ -1,10 +1,11 @@
-"""Count the files of graphact that a reader opens to follow one forward pass.
+"""How many files of graphact a reader opens to follow one forward pass, and one Lipschitz bound.
 
-    python benchmarks/files_visited.py            one line for each activation
+    python benchmarks/files_visited.py            one line for each activation, one for the bound
     python benchmarks/files_visited.py --list     with the files, in the order of the first call into each
 
 Counts the distinct files in which a Python function is called during a forward pass in eager mode on the CPU. Exit code
 1 if an activation of the paper takes more than 12, or another one, which is composed of more steps, more than 16.
+A bound evaluates the network, to check it against its layers: files beyond those of the forward pass count, at most 15.
 """
 
 import argparse
@@ -19,9 +20,10 @@ from typing import Any
 import torch
 
 import graphact
+from graphact.guarantees import lipschitz_bound
 from graphact.registry import COMPARED
 
-MAX_FILES, MAX_OTHER_FILES = 12, 16
+MOST_FILES, MOST_OF_OTHERS, MAX_OF_BOUND = 12, 16, 15
 HOPS = 2
 ROOT = Path(graphact.__file__).parent
 
@@ -60,6 +62,17 @@ def main() -> int:
         sys.stdout.write(f"{name:<12} {len(files):3} files, {changes:3} changes of file\n")
         if options.list:
             sys.stdout.writelines(f"    {file}\n" for file in files)
+    model = graphact.nn.GCNN([3, 4, 4], activation="max-ga", hops=HOPS, out_features=2)
+    forward, _ = files_visited(lambda: model(x, graph))
+    files, changes = files_visited(lambda: lipschitz_bound(model, graph))
+    files = [file for file in files if file not in forward]
+    sys.stdout.write(f"{'bound':<12} {len(files):3} files, {changes:3} changes of file\n")
+    if options.list:
+        sys.stdout.writelines(f"    {file}\n" for file in files)
+    if len(files) > MAX_OF_BOUND:
+        too_many.append(
+            f"lipschitz_bound visits {len(files)} files beyond the forward pass, more than {MAX_OF_BOUND}\n"
+        )
     sys.stdout.writelines(too_many)
     return int(bool(too_many))
 

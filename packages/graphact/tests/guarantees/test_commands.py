@@ -35,7 +35,7 @@ def run(folder, model, *options):
 def test_a_classifier(files, capsys, monkeypatch):
     monkeypatch.setattr("graphact.commands.certify.RADII", (1e-3, 0.3))  # the fewer, the sooner
     out = files / "out"
-    assert run(files, "classifier", "--signals", files / "signals.npy", "--most", 4, "--out", out) == 0
+    assert run(files, "classifier", "--signals", files / "signals.npy", "--max-signals", 4, "--out", out) == 0
     printed = capsys.readouterr().out
     for words in ("equivariant: largest deviation", "product of layers", "certified", "found by search", "4 signals"):
         assert words in printed
@@ -92,10 +92,18 @@ def test_bad_signals_are_one_line(files, capsys, signals, message):
 
 def test_other_mistakes_are_one_line(files, capsys):
     (files / "noise.npy").write_bytes(b"no array")
-    for options in (["--signals", files / "noise.npy"], ["--most", 0]):
+    for options in (["--signals", files / "noise.npy"], ["--max-signals", 0]):
         assert run(files, "classifier", *options) == 2
     assert main(["certify", str(files / "nothing"), "--graph", str(files / "graph.npz")]) == 2
     assert main(["certify", str(files / "classifier.safetensors"), "--graph", str(files / "nothing.npz")]) == 2
     errors = capsys.readouterr().err.strip().splitlines()
     assert len(errors) == 4
     assert all(error.startswith("graphact: ") for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("radius", "message"), [("-1", "--radius must be a finite number above 0"), ("0.1", "--radius needs --signals")]
+)
+def test_a_radius_that_cannot_be_used(capsys, radius, message):
+    assert main(["certify", "model.safetensors", "--graph", "graph.txt", "--radius", radius]) == 2
+    assert message in capsys.readouterr().err

@@ -1,8 +1,7 @@
-"""graphact certify: what is guaranteed of a trained model on a graph."""
+"""graphact certify: bounds of a trained model on a graph."""
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
 BLUE, ORANGE, FAINT, PANEL = "#0072b2", "#d55e00", "#d5d9de", 2.3
-GAP = 4.0  # pixels between labels
 MIN_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scale
 
 
@@ -37,16 +35,18 @@ MIN_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scal
         default=[],
         metavar="R",
     ),
-    option("--most", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M"),
+    option(
+        "--max-signals", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M"
+    ),
     option("--out", "folder for the figure and the numbers (default: out/certify-MODEL)"),
     option("--seed", "decides where searches start (default: 0)"),
     "--json",
 )
 def certify(options: argparse.Namespace) -> int:
-    """Check that a model does not depend on how nodes are numbered, certify its Lipschitz constant on this graph and,
-    for given signals, the share of decisions that no perturbation within a radius can change (or, for a regressor, how
-    far outputs can move). Beside every certified number stands what a search has found, so that the truth lies between
-    the two. The statements and their proofs are in docs/guarantees.md.
+    """Test the equivariance of a model and certify its Lipschitz constant on this graph. For given signals, certify
+    the share of decisions that no perturbation within a radius changes or, for a regressor, intervals of its outputs.
+    A search for counterexamples stands beside every certified number; the truth lies between the two. The statements
+    and their proofs are in docs/guarantees.md.
     """
     import torch
 
@@ -55,7 +55,7 @@ def certify(options: argparse.Namespace) -> int:
     from graphact.storage import check_writable, write_atomically
     from graphact.training.malloc import keep_freed_memory
 
-    check_integer("--most", options.most, minimum=1)
+    check_integer("--max-signals", options.max_signals, minimum=1)
     for radius in options.radius:
         check_positive("--radius", radius)
     if options.radius and options.signals is None:
@@ -67,7 +67,7 @@ def certify(options: argparse.Namespace) -> int:
     model = graphact.load(options.model).double()
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)
     graph = graph if options.normalize is None else graph.normalize(options.normalize)
-    signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.most)
+    signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.max_signals)
     verdict, findings = find(model, graph, signals, options.radius, options.seed)
     if not options.json:
         sys.stdout.write(table(verdict, findings))
@@ -81,8 +81,8 @@ def certify(options: argparse.Namespace) -> int:
     return 0
 
 
-def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
-    """Signals of a NumPy file, as float64 ``(M, N, F)``, evenly taken where there are more than ``most``."""
+def read_signals(path: Path, num_nodes: int, max_signals: int) -> "Tensor":
+    """Read signals of a NumPy file as float64 ``(M, N, F)``, at most ``max_signals`` at equal distances."""
     import numpy as np
     import torch
 
@@ -103,16 +103,16 @@ def read_signals(path: Path, num_nodes: int, most: int) -> "Tensor":
     if array.size == 0:
         raise ValueError(f"{path} must hold at least one signal with one feature, got the shape {array.shape}")
     signals = torch.from_numpy(array.astype(np.float64)).reshape(-1, *array.shape[-2:])
-    return signals[torch.linspace(0, len(signals) - 1, min(most, len(signals))).round().long()]
+    return signals[torch.linspace(0, len(signals) - 1, min(max_signals, len(signals))).round().long()]
 
 
 def find(
     model: "GraphModule", graph: "Graph", signals: "Tensor | None", radii: list[float], seed: int
 ) -> tuple[str, dict[str, Any]]:
-    """Check, certify and search: whether the model is equivariant, in words, and all findings as JSON values."""
+    """Return the verdict on equivariance in words, and all findings as JSON values."""
     import torch
 
-    from graphact import guarantees as analysis
+    from graphact import guarantees
     from graphact.nn import FIR, GCNN
 
     generator = torch.Generator().manual_seed(seed)
@@ -128,16 +128,16 @@ def find(
     chosen = [] if signals is None else sorted(radii) or [share * size for share in RADII]
     lines = []
     for radius in chosen:  # shares of decisions (classifier) or half widths (regressor), certified and by attack
-        safe = analysis.certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
-        hit = analysis.attack(model, graph, x, radius, generator=generator)
+        safe = guarantees.certify(model, graph, x, radius, kind="classifier" if classifier else "regressor")
+        hit = guarantees.attack(model, graph, x, radius, generator=generator)
         if classifier:
             kept = safe.certified.double().mean().item(), 1 - hit.changed.double().mean().item()
         else:
             kept = (safe.upper - safe.lower).mean().item() / 2, (hit.upper - hit.lower).mean().item() / 2
         lines.append({"radius": radius, "certified": kept[0], "found": kept[1]})
-    equivariance = analysis.check_equivariance(model, graph, x, generator=generator)
-    bound = analysis.lipschitz_bound(model, graph)
-    found = analysis.empirical_lipschitz(model, graph, x, generator=generator)
+    equivariance = guarantees.check_equivariance(model, graph, x, generator=generator)
+    bound = guarantees.lipschitz_bound(model, graph)
+    found = guarantees.empirical_lipschitz(model, graph, x, generator=generator)
     return str(equivariance), {
         "module": f"{type(model).__name__} with {sum(p.numel() for p in model.parameters()):,} parameters",
         "graph": f"{graph.num_nodes} nodes, {graph.num_edges} directed edges",
@@ -157,7 +157,7 @@ def find(
 
 
 def table(verdict: str, findings: dict[str, Any]) -> str:
-    """The findings in text."""
+    """Return the findings as text."""
     product, certified, found = (findings[name] for name in ("product_of_layers", "certified", "found"))
     lines = [findings["module"], findings["graph"], verdict, "", "Lipschitz constant, infinity norm"]
     lines += [f"  {name:22s} {constant:14.6g}" for name, constant in findings["layers"].items()]
@@ -178,12 +178,12 @@ def table(verdict: str, findings: dict[str, Any]) -> str:
 
 
 def ratio(larger: float, smaller: float, words: str) -> str:
-    """Return a note of how many times one number is below another, where that is of interest."""
+    """Return how many times one number is below another, empty if they are equal."""
     return f"   {larger / smaller:.2g} times{words}" if smaller > 0 and larger / smaller > 1.005 else ""
 
 
 def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
-    """Constants of the nodes and, for given signals, what is kept within a radius, as PNG and SVG."""
+    """Draw constants of the nodes and, for given signals, results within radii, as PNG and SVG."""
     from graphact.figures import house_style, new_sheet, settle, to_png, to_svg
 
     panels = [draw_nodes, draw_radii] if findings["radii"] else [draw_nodes]
@@ -195,13 +195,11 @@ def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
             axes.grid(axis="y")
             axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, **spacing)
         settle(sheet)
-        if findings["radii"]:
-            hide_overlapping(sheet.axes[1])
         return to_png(sheet), to_svg(sheet)
 
 
 def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
-    """Certified and found constants, from the most sensitive node to the least."""
+    """Draw certified and found constants, from the most sensitive node to the least."""
     from matplotlib.ticker import MaxNLocator
 
     pairs = zip(findings["certified_per_node"], findings["found_per_node"], strict=True)
@@ -210,7 +208,7 @@ def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
     axes.vlines(places, found, certified, color=FAINT, linewidth=1.2, zorder=1)
     axes.plot(places, certified, "o", color=BLUE, markersize=3, markeredgewidth=0, label="certified, at most")
     axes.plot(places, found, "^", color=ORANGE, markersize=3, markeredgewidth=0, label="found, at least")
-    logarithmic(axes, certified, found)
+    scale_logarithmically(axes, "y", [*certified, *found])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     margin = 0.5 + 0.04 * (len(certified) - 1)
     axes.set_xlim(max(1 - margin, 0.1), len(certified) + margin)  # there is no node 0
@@ -218,9 +216,7 @@ def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
 
 
 def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
-    """The share of decisions, or the width of outputs, over the radius."""
-    from matplotlib.ticker import NullFormatter
-
+    """Draw the share of decisions, or the width of outputs, over the radius."""
     decisions = findings["measure"] == DECISIONS
     radii = [line["radius"] for line in findings["radii"]]
     factor = 100 if decisions else 1
@@ -229,52 +225,24 @@ def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
     axes.fill_between(radii, certified, found, color=FAINT, alpha=0.5, linewidth=0)
     axes.plot(radii, certified, "o-", color=BLUE, markersize=3.5, linewidth=1.4, label=names[0])
     axes.plot(radii, found, "^-", color=ORANGE, markersize=3.5, linewidth=1.4, label=names[1])
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    decades = [10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
-    if len(decades) >= 3:
-        axes.set_xticks(decades, [short_number(decade) for decade in decades])
-    else:
-        digits = next(d for d in range(2, 18) if len({f"{radius:.{d}g}" for radius in radii}) == len(radii))
-        axes.set_xticks(radii, [f"{radius:.{digits}g}" for radius in radii])
-        axes.set_xticks([], minor=True)
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    scale_logarithmically(axes, "x", radii)
     axes.set_xlabel("Largest change of any input")
     if decisions:
         axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
     else:
         axes.set_ylabel("Change of outputs (mean)")
-        logarithmic(axes, certified, found)
+        scale_logarithmically(axes, "y", [*certified, *found])
 
 
-def hide_overlapping(axes: Any) -> None:
-    """Leave out labels of the horizontal axis that would lie on others; those at its ends stay."""
-    labels = axes.get_xticklabels()
-    boxes = [label.get_window_extent() for label in labels]
-    reached, end = boxes[0].x1 + GAP, boxes[-1].x0 - GAP
-    for label, box in zip(labels[1:-1], boxes[1:-1], strict=True):
-        if reached < box.x0 and box.x1 < end:
-            reached = box.x1 + GAP
-        else:
-            label.set_visible(False)
-
-
-def logarithmic(axes: Any, certified: Sequence[float], found: Sequence[float]) -> None:
-    """A logarithmic scale with plain numbers at its ticks, where no value is 0 and they are not all alike."""
+def scale_logarithmically(axes: Any, direction: str, values: Sequence[float]) -> None:
+    """Use a logarithmic scale with plain numbers if the values are positive and of different magnitudes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    least, most = min(*certified, *found), max(*certified, *found)
-    if not 0 < MIN_RATIO * least < most:
+    low, high = min(values), max(values)
+    if not 0 < MIN_RATIO * low < high:
         return
-    axes.set_yscale("log")
-    steps = (1.0, 2.0, 5.0) if most < 100 * least else (1.0,)
-    axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def short_number(value: float) -> str:
-    """A number at a tick: 10,000, 0.01, 1e-5."""
-    if value >= 1000:
-        return f"{value:,.0f}" if value < 1e6 else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")
+    axes.set(**{f"{direction}scale": "log"})
+    axis = getattr(axes, f"{direction}axis")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
