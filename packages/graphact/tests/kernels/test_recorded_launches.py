@@ -47,7 +47,7 @@ def plan_of(nodes, features, op, shifted):
 
 
 def launches_of(plan, launched, nodes, features):
-    from graphact.kernels.mixture import Plan
+    from graphact.kernels.activation_plan import Plan
 
     x, beta, weights = torch.randn(nodes, features), torch.ones(()), torch.ones(2 if plan.shifted else 1, features)
     gamma = 1.0 if plan.op == "kernel" else None

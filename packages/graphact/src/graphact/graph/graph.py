@@ -475,7 +475,7 @@ class Graph:
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
     def pin_memory(self) -> "Graph":
-        """Return the graph in page-locked memory, from which ``to(device, non_blocking=True)`` copies asynchronously."""
+        """Return the graph in page-locked memory, for asynchronous copies by ``to(device, non_blocking=True)``."""
         return map_tensors(self, Tensor.pin_memory)
 
     def share_memory_(self) -> "Graph":

@@ -131,9 +131,7 @@ class KernelOp:
         outputs = cls.operator(*cls.batch_first(info, in_dims, inputs), *inputs[cls.signals :])
         if isinstance(outputs, Tensor):
             return outputs, 0
-        return outputs, tuple(
-            0 if output.dim() > 1 else None for output in outputs
-        )  # empty outputs have no batch dimension
+        return outputs, tuple(0 if output.dim() > 1 else None for output in outputs)  # empty ones have no batch
 
     @classmethod
     def batch_first(

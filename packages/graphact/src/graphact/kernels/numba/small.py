@@ -32,7 +32,7 @@ def choose_plan(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
 
 
 class SmallPlan:
-    """Evaluation of an activation on small signals; see :class:`graphact.kernels.mixture.ActivationPlan`."""
+    """Evaluation of an activation on small signals; see :class:`graphact.kernels.activation_plan.ActivationPlan`."""
 
     keeps_tensors = False
 

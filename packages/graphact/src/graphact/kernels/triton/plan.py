@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph
+from graphact.kernels.activation_plan import ActivationPlan, Gamma
 from graphact.kernels.graph_tensors import CSRLists
-from graphact.kernels.mixture import ActivationPlan, Gamma
 from graphact.kernels.reference import slot_dtype
 from graphact.kernels.triton.fused import hop_backward
 from graphact.kernels.triton.launch import launches, limits
