@@ -1,4 +1,4 @@
-"""How many files of graphact a reader opens to follow one forward pass, and one Lipschitz bound.
+"""Count the files of graphact that a reader opens to follow one forward pass, and one Lipschitz bound.
 
     python benchmarks/files_visited.py            one line for each activation, one for the bound
     python benchmarks/files_visited.py --list     with the files, in the order of the first call into each
@@ -23,7 +23,7 @@ import graphact
 from graphact.guarantees import lipschitz_bound
 from graphact.registry import COMPARED
 
-MOST_FILES, MOST_OF_OTHERS, MAX_OF_BOUND = 12, 16, 15
+MAX_FILES, MAX_OTHER_FILES, MAX_BOUND_FILES = 12, 16, 15
 HOPS = 2
 ROOT = Path(graphact.__file__).parent
 
@@ -69,9 +69,9 @@ def main() -> int:
     sys.stdout.write(f"{'bound':<12} {len(files):3} files, {changes:3} changes of file\n")
     if options.list:
         sys.stdout.writelines(f"    {file}\n" for file in files)
-    if len(files) > MAX_OF_BOUND:
+    if len(files) > MAX_BOUND_FILES:
         too_many.append(
-            f"lipschitz_bound visits {len(files)} files beyond the forward pass, more than {MAX_OF_BOUND}\n"
+            f"lipschitz_bound visits {len(files)} files beyond the forward pass, more than {MAX_BOUND_FILES}\n"
         )
     sys.stdout.writelines(too_many)
     return int(bool(too_many))

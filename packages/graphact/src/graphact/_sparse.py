@@ -1,4 +1,4 @@
-"""Sparse tensors of torch, without what it says about them at their first use in a process."""
+"""Sparse tensors of torch without its warnings at their first use."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Their indices are right by construction, and that they are in beta, users of this library need not know."""
+    """Silence the warnings that sparse CSR is in beta and that indices are unchecked; ours are right by construction."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks are)")
         yield

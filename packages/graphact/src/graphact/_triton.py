@@ -1,7 +1,7 @@
-"""Launches without what Triton does at each of them: it looks at every argument to find the compiled kernel that fits.
+"""Fast launches of Triton kernels: compiled kernels are found by a short key instead of inspecting each argument.
 
-Here it is found by a short key, and started by an interface that Triton does not document. Versions of Triton that this
-was not tested with launch their kernels themselves.
+They are started by an interface that Triton does not document, and only with versions of Triton that were tested;
+others launch their kernels themselves.
 """
 
 from collections.abc import Sequence
@@ -18,35 +18,11 @@ TESTED = ("3.6",)
 Grid = tuple[int, ...]
 
 
-def launch(kernel: Any, grid: Grid, *arguments: Any, known: Any = None, **constants: Any) -> Any:
-    """Start a kernel on the current device; return it compiled, or None if Triton interprets or launches it itself.
-
-    ``known`` is all that the kinds of the arguments depend on, where the caller knows: then they are not looked at.
-    """
+def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> Any:
+    """Start a kernel on the current device; return it compiled, or None if Triton interprets or launches it itself."""
     if not starts_compiled():
         kernel[grid](*arguments, **constants)
         return None
-    key = (id(kernel), known, *constants.values())
-    if known is not None and (compiled := _known.get(key)) is not None:
-        values = [argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments]
-        start(compiled, grid, values, every_constant(kernel, arguments, constants))
-        return compiled
-    compiled = _launch(kernel, grid, arguments, constants)
-    if known is not None and compiled is not None:
-        _known[key] = compiled
-    return compiled
-
-
-@cache
-def starts_compiled() -> bool:
-    """Return whether compiled kernels of the installed Triton are started directly."""
-    import triton
-
-    return ".".join(triton.__version__.split(".")[:2]) in TESTED
-
-
-def _launch(kernel: Any, grid: Grid, arguments: Sequence[Any], constants: dict[str, Any]) -> Any:
-    """Start the kernel that was compiled for such arguments, or compile it."""
     kinds, values = [], []
     for argument in arguments:
         kind, value = kind_of(argument)
@@ -64,15 +40,21 @@ def _launch(kernel: Any, grid: Grid, arguments: Sequence[Any], constants: dict[s
 
 
 _compiled: dict[Any, Any] = {}
-_known: dict[Any, Any] = {}
+
+
+@cache
+def starts_compiled() -> bool:
+    """Return true if this version of Triton was tested with starting compiled kernels directly."""
+    import triton
+
+    return ".".join(triton.__version__.split(".")[:2]) in TESTED
 
 
 def kind_of(argument: Any) -> tuple[Any, int]:
-    """Return what a kernel is compiled for, and its argument: the address of a tensor, or a number.
+    """Return the specialization of an argument, and its value: the address of a tensor, or a number.
 
-    It is compiled for the type of a tensor and whether it is aligned, and for the kind of a number. That is all that
-    Triton asks, or more: a key that tells too much apart compiles nothing twice. Of an address, unlike of a tensor,
-    Triton asks nothing at all.
+    A kernel is specialized for type and alignment of a tensor and for the kind of a number. A key that distinguishes
+    more than Triton does compiles nothing twice. Triton does not inspect addresses, unlike tensors.
     """
     if isinstance(argument, Tensor):
         address = argument.data_ptr()

@@ -1,4 +1,4 @@
-"""What a user gives is not kept when nobody needs it any more: functions, modules, graphs."""
+"""Functions, modules and graphs of a user are freed after their last use."""
 
 import gc
 import weakref
@@ -12,7 +12,7 @@ EDGES = torch.tensor([[0, 1, 2, 3, 4, 0, 2], [1, 2, 3, 4, 0, 2, 0]])
 
 
 def is_forgotten(thing, use):
-    """Whether the last reference to ``thing()`` goes after its use, forward and backward."""
+    """Return true if ``thing()`` is freed after its use, forward and backward."""
     made = thing()
     use(made).sum().backward()
     reference = weakref.ref(made)

@@ -123,7 +123,7 @@ class Watch(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 def test_an_operation_of_the_same_name_is_another():
-    """What is looked up is the operation, not its name."""
+    """Operations are looked up by identity, not by name."""
     x = torch.tensor([[1.0], [2.0], [4.0], [0.0], [0.0]])
     twice = Operation("mean", lambda neighbors: 2 * neighbors.mean(-2))
     assert torch.equal(neighborhood(x, HEARS, twice), 2 * neighborhood(x, HEARS, "mean"))

@@ -1,4 +1,4 @@
-"""One build for many layers: what is shared, what is built anew, and that nothing is kept alive."""
+"""One build for many layers: sharing, building again, and that nothing is kept alive."""
 
 import gc
 import threading
@@ -23,7 +23,7 @@ def _nothing_built_before():
 
 @pytest.fixture
 def builds(monkeypatch):
-    """How often a graph was built from an edge list."""
+    """Return the list of calls that built a graph from an edge list."""
     calls, right = [], Graph.from_edge_index
 
     def counted(*arguments, **options):

@@ -140,7 +140,7 @@ def test_an_answer_that_cannot_be_trusted_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("seed", [4, 5, 9, 20])
 def test_a_laplacian_of_a_ring_that_lapack_gets_wrong(seed):
-    """Which of these LAPACK gets wrong, by up to 7e-5, depends on the processor; what is promised does not."""
+    """LAPACK gets some of these wrong by up to 7e-5, depending on the processor; the tolerance holds on all."""
     rng = np.random.default_rng(seed)
     weight = np.exp2(rng.integers(-30, -19, 28).astype(float))
     ring = np.zeros((28, 28))

@@ -196,13 +196,13 @@ def test_large_signals_equal_torch(op, closed, shifted, monkeypatch):
 @pytest.mark.parametrize("op", ["max", "kernel"])
 @pytest.mark.parametrize("loops", [False, True])
 def test_graphs_without_hubs_share_a_recording(op, loops, monkeypatch):
-    """What was recorded of one graph serves others, of another size and with other edges."""
+    """A recording of one graph serves others, of another size and with other edges."""
     import graphact
     from graphact.kernels import triton
     from graphact.kernels.triton import plan as plans
 
     monkeypatch.setattr(plans, "_shared", {})
-    monkeypatch.setattr(plans, "FEWEST", 1)
+    monkeypatch.setattr(plans, "MIN_NODES", 1)
     torch.manual_seed(0)
     features, gamma, shared = 2, 0.9 if op == "kernel" else None, []
     for nodes in (258, 260, 301, 262):  # one lane or tile more or less, none of them a multiple of 16

@@ -80,7 +80,7 @@ def test_hub(kind, three_threads):
 
 
 def test_rows_that_are_asked_for_ahead(monkeypatch, three_threads):
-    """Where the signal exceeds the cache; here, always."""
+    """Neighbours are prefetched where the signal exceeds the cache; here, always."""
     monkeypatch.setattr(launch, "CACHE", 0)
     for graph in (graph_of(40, random_edges(40, 200)), hub(50, 45, 40), graph_of(4, [])):
         x = signal((2, graph.num_nodes, 70)).float()

@@ -1,6 +1,6 @@
-"""Which compiled kernels graphs share that replay one recording, asked of Triton without a device.
+"""Graphs that share a recording would compile the same kernels; asked of Triton without a device.
 
-Triton compiles a kernel anew for an integer that is 1 (which becomes a constant of it) and for one that 16 divides. A
+Triton compiles a kernel again for an integer that is 1 (which becomes a constant of it) and for one that 16 divides. A
 recording made on one graph holds the kernels compiled for that one.
 """
 
@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 @pytest.fixture
 def launched(monkeypatch):
-    """What is launched: kernel, and how Triton specialises it; nothing runs."""
+    """Return the launches: kernel and Triton's specialization of it; nothing runs."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import make_backend
     from triton.runtime.jit import create_function_from_signature
@@ -47,7 +47,7 @@ def plan_of(nodes, features, op, shifted):
 
 
 def launches_of(plan, launched, nodes, features):
-    from graphact.kernels.mixture import Plan
+    from graphact.kernels.activation_plan import Plan
 
     x, beta, weights = torch.randn(nodes, features), torch.ones(()), torch.ones(2 if plan.shifted else 1, features)
     gamma = 1.0 if plan.op == "kernel" else None

@@ -234,7 +234,7 @@ def test_a_dense_operator_has_the_tangent_of_a_loop_of_weight_zero():
 
 
 class TestKernelTangents:
-    """What a sample and a feature have to do with the others: nothing."""
+    """Samples and features do not affect each other."""
 
     def graph(self):
         return Graph.stochastic_block_model([10, 10], 0.4, 0.2, generator=torch.Generator().manual_seed(0))

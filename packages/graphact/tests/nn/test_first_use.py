@@ -48,7 +48,7 @@ def test_attributes_of_edges_are_no_weights():
     edge_index, x = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.randn(3, 2)
     for call in (lambda weight: Graph.from_edge_index(edge_index, weight),
                  lambda weight: nn.GraphAdaptiveMax()(x, edge_index, weight)):  # fmt: skip
-        with pytest.raises(ValueError, match=r"must have the shape \(4,\), got \(4, 3\); an edge_attr is no weight"):
+        with pytest.raises(ValueError, match=r"must have the shape \(4,\), got \(4, 3\); a weight is one number"):
             call(torch.rand(4, 3))
         with pytest.raises(ValueError, match=r"got \(4, 1\); edge_attr.flatten\(\) makes weights"):
             call(torch.rand(4, 1))

@@ -21,7 +21,7 @@ from graphact.functional.neighborhood import (
 from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
-from graphact.kernels import autograd, mixture
+from graphact.kernels import activation_plan, autograd
 from graphact.spec.operations import KERNEL, MAX, MIN, Operation
 
 
@@ -204,7 +204,7 @@ def evaluate_whole(
     """
     shifted, hops, plan = compose is compose_adaptive, weights.size(0), None
     if graph.whole is not None and op.is_built_in and (shifted or hops == 1):
-        plan = mixture.select_plan(x, graph.whole, op.name, hops, closed, shifted)
+        plan = activation_plan.select_plan(x, graph.whole, op.name, hops, closed, shifted)
     if plan is None:
         return compose(x, graph, beta, weights, op, parameters, closed)
 
@@ -212,7 +212,7 @@ def evaluate_whole(
         return compose(x, graph, beta, weights, op, {} if gamma is None else {"gamma": gamma}, closed)
 
     gamma = check_gamma(parameters["gamma"], x) if op is KERNEL else None
-    return mixture.hop_mixture(x, plan, beta, weights, gamma, composed)
+    return activation_plan.hop_mixture(x, plan, beta, weights, gamma, composed)
 
 
 def iterated_extremes(x: Tensor, graph: Graph, hops: int, closed: bool, op: str) -> list[Tensor]:

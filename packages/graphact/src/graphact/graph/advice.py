@@ -1,4 +1,4 @@
-"""Which constructor builds a graph of a value that is not one, for the messages of errors."""
+"""Advice for error messages: the constructor that builds a graph from a given value."""
 
 import os
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, strided
 
 
 def kind_of(value: Any) -> str:
-    """The type of a value, with the package of a foreign class: ``networkx.Graph`` is not our ``Graph``."""
+    """Return the name of a value's type, with its package: ``networkx.Graph`` is not our ``Graph``."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
     name = kind.__name__ if package in ("builtins", "torch") else f"{package}.{kind.__name__}"
@@ -16,7 +16,7 @@ def kind_of(value: Any) -> str:
 
 
 def how_to_build(value: Any) -> str:
-    """The end of a message: the code that builds a graph of ``value``; empty where no constructor takes it.
+    """Return the end of a message: code that builds a graph from ``value``, or nothing if no constructor accepts it.
 
     Example:
         >>> import torch
@@ -30,7 +30,7 @@ def how_to_build(value: Any) -> str:
 
 
 def constructor_call(value: Any) -> str:
-    """The call of a constructor of :class:`graphact.Graph` that takes a value."""
+    """Return the call of the constructor of :class:`graphact.Graph` that accepts a value, or nothing."""
     if is_networkx(value):
         return "from_networkx(graph)"
     if hasattr(value, "tocoo"):
@@ -56,12 +56,12 @@ def constructor_call(value: Any) -> str:
 
 
 def is_networkx(value: Any) -> bool:
-    """Whether this is a graph of NetworkX, which is not imported for it."""
+    """Return true for a NetworkX graph, without importing NetworkX."""
     return hasattr(value, "is_directed") and hasattr(value, "adjacency") and hasattr(value, "number_of_nodes")
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of a tensor, an array or a nested list; empty where there is none."""
+    """Return the shape of a tensor, an array or a nested list; empty if it has none."""
     if not isinstance(value, Tensor | np.ndarray | list | tuple):
         return ()
     try:
@@ -71,7 +71,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a tensor, an array or a nested list holds integers."""
+    """Return true if a tensor, an array or a nested list holds integers."""
     if isinstance(value, Tensor):
         return not (value.is_floating_point() or value.is_complex())
     return np.asarray(value).dtype.kind in "iu"

@@ -17,7 +17,7 @@ from graphact.graph.neighborhoods import Neighborhoods, Parts, group_by_degree
 
 Array: TypeAlias = np.ndarray
 INTEGERS = (torch.int64, torch.int32)
-GLANCE, CHUNK = 64, 8192  # edges looked at first, and then together, few enough for the cache
+GLANCE, CHUNK = 64, 8192  # edges compared first, and then at a time: few enough for the cache
 
 
 class CSR(NamedTuple):
@@ -28,7 +28,7 @@ class CSR(NamedTuple):
 
 
 def fits_together(state: dict[str, Any]) -> bool:
-    """Whether the attributes of a graph have the right types and sizes and no index points outside."""
+    """Return true if the attributes of a graph have consistent types and sizes and no index is out of bounds."""
     names = ("incoming", "outgoing", "weight", "outgoing_weight", "incoming_slot", "diagonal")
     parts: Any = (state.get(name) for name in names)
     incoming, outgoing, weight, weight_t, slot, diagonal = parts
@@ -51,7 +51,7 @@ def fits_together(state: dict[str, Any]) -> bool:
 
 @BUILT_OUTSIDE
 def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
-    """The parts of the graph with these edges."""
+    """Build the parts of the graph with these edges."""
     edge_index, weight, num_nodes = edges
     edge_index = edge_index.contiguous()
     source, target = edge_index
@@ -74,7 +74,7 @@ def from_edges(edges: Edges, is_coalesced: bool) -> Parts:
 def from_entries(
     target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, *, is_coalesced: bool = False
 ) -> Parts:
-    """The parts of the graph with the checked entries ``S[target, source] = weight``.
+    """Build the parts of the graph with the checked entries ``S[target, source] = weight``.
 
     Coalesced entries are sorted by source, then by target, without repetition.
     """
@@ -83,24 +83,23 @@ def from_entries(
 
 
 def from_sorted(target: Tensor, source: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Parts:
-    """The parts from entries on the CPU that are sorted by target and distinct; ``target == source`` is a neighbour."""
+    """Build the parts from distinct entries on the CPU, sorted by target; ``target == source`` is a neighbour."""
     rows = CSR(pointers(target.numpy(), num_nodes, np.int64), source.numpy())
     rows_t, edge_t = transpose(rows)
     return parts_on_host(rows, rows_t, same_pattern(rows, rows_t), edge_t, weight, diagonal)
 
 
 def is_on_host(index: Tensor) -> bool:
-    """Whether NumPy can read a tensor."""
+    """Return true if NumPy can read a tensor."""
     return index.device.type == "cpu" and is_plain(index)
 
 
 def transposed_weights(
     weight: Tensor, edge_t: Tensor, pattern_is_symmetric: bool, weights_are_symmetric: bool | None = None
 ) -> tuple[Tensor, bool]:
-    """The weights in the order of ``outgoing``, and whether S differs from its transpose.
+    """Return the weights in the order of ``outgoing``, and whether S differs from its transpose.
 
-    Weights that need gradients are equal by chance: each edge keeps a gradient of its own. All others are shared where
-    S is symmetric.
+    Constant weights are shared where S is symmetric. Weights that need gradients are not: each edge has its own.
     """
     if not pattern_is_symmetric:
         return weight.index_select(0, edge_t), True
@@ -152,7 +151,7 @@ def parts_on_host(
     weight: Tensor,
     diagonal: Tensor | None,
 ) -> Parts:
-    """The parts from CSR, its transpose, and where each entry of the latter stands in the former."""
+    """Build the parts from CSR, its transpose, and the position of each entry of the transpose in the CSR."""
     incoming = wide_lists(*rows)
     outgoing = incoming if is_symmetric else wide_lists(*rows_t)
     slot = rows.rowptr.take(rows_t.col)
@@ -162,26 +161,26 @@ def parts_on_host(
 
 
 def inverse(permutation: Array) -> Array:
-    """Where each number stands."""
+    """Return the inverse of a permutation."""
     found = np.empty_like(permutation)
     found[permutation] = np.arange(len(permutation), dtype=permutation.dtype)
     return found
 
 
 def wide_lists(rowptr: Array, col: Array) -> Neighborhoods:
-    """Neighbour lists of a graph, which holds 64-bit integers of its own."""
+    """Return neighbour lists in new 64-bit arrays."""
     order, sizes = group_by_degree(rowptr[1:] - rowptr[:-1])
     wide, wide_col = (torch.from_numpy(array.astype(np.int64)) for array in (rowptr, col))
     return Neighborhoods.from_sizes(wide, wide_col, order, sizes)
 
 
 def same_pattern(one: CSR, other: CSR) -> bool:
-    """Whether two matrices have entries at the same places."""
+    """Return true if two matrices have entries at the same positions."""
     return bool((one.rowptr == other.rowptr).all() and (one.col == other.col).all())
 
 
 def is_ascending(major: Array, minor: Array, num_nodes: int) -> bool:
-    """Whether edges are sorted by one end, then by the other, without repetition; one glance often says that not."""
+    """Return true if edges are sorted by one end, then by the other, without repetition; often a few edges show not."""
     for start, end in ((0, GLANCE), *((at, at + CHUNK) for at in range(0, len(major), CHUNK - 1))):
         key = major[start:end] * num_nodes + minor[start:end]
         if not (key[1:] > key[:-1]).all():
@@ -190,14 +189,14 @@ def is_ascending(major: Array, minor: Array, num_nodes: int) -> bool:
 
 
 def pointers(ascending: Array, num_nodes: int, dtype: type[np.integer[Any]]) -> Array:
-    """Where the rows begin and end whose numbers stand in ascending order."""
+    """Return the row pointers of ascending row numbers."""
     rowptr = np.zeros(num_nodes + 1, dtype)
     np.cumsum(np.bincount(ascending, minlength=num_nodes), out=rowptr[1:])
     return rowptr
 
 
 def transpose(rows: CSR, values: Array | None = None) -> tuple[CSR, Array]:
-    """CSR of the transposed matrix, and its values; by default the position of each entry in ``rows``."""
+    """Return the transpose of CSR, and its values: by default the position of each entry in ``rows``."""
     values = np.arange(len(rows.col), dtype=rows.col.dtype) if values is None else values
     found, moved = CSR(*map(np.empty_like, rows)), np.empty_like(values)
     num_nodes = len(rows.rowptr) - 1
@@ -206,7 +205,7 @@ def transpose(rows: CSR, values: Array | None = None) -> tuple[CSR, Array]:
 
 
 def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tuple[CSR, Tensor]:
-    """CSR with columns ascending and repeated edges summed in the order in which they came."""
+    """Return CSR with ascending columns, repeated edges summed in the given order."""
     edge = np.arange(len(row), dtype=row.dtype)
     by_col, moved = CSR(np.empty(num_nodes + 1, row.dtype), np.empty_like(row)), np.empty_like(edge)
     counting().coo_tocsr(num_nodes, num_nodes, len(row), col, row, edge, *by_col, moved)
@@ -230,7 +229,7 @@ def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tu
 
 
 def counting() -> Any:
-    """SciPy's counting sorts, without the matrices around them, whose checks take longer than sorting 10,000 edges."""
+    """Return SciPy's compiled sorts; its matrix classes check longer than it takes to sort 10,000 edges."""
     from scipy.sparse import _sparsetools
 
     return _sparsetools

@@ -1,4 +1,4 @@
-"""The graphs built lately for an edge_index, so that all layers of a model share one."""
+"""Cache of the graphs built last for an edge_index, so that all layers of a model share one."""
 
 import threading
 import weakref
@@ -16,7 +16,7 @@ MAX_CACHED_GRAPHS = 8
 
 
 class Stamp(NamedTuple):
-    """A tensor as it was: which one, its version, its memory, and a copy of its numbers if they are floating-point."""
+    """Identity, version, memory and, for floating-point tensors, a copy of the numbers of a tensor."""
 
     reference: "weakref.ref[Tensor]"
     version: int
@@ -30,24 +30,24 @@ class Stamp(NamedTuple):
         return cls(weakref.ref(tensor, when_gone), tensor._version, tensor.data_ptr(), tensor.shape, numbers)
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` is still the same one, with the same numbers."""
+        """Return true if ``tensor`` is the same one, with unchanged numbers."""
         now = (tensor._version, tensor.data_ptr(), tensor.shape)
         is_same = self.reference() is tensor and now == (self.version, self.address, self.shape)
         return is_same and (self.numbers is None or torch.equal(self.numbers, tensor))
 
 
 class CacheEntry(NamedTuple, Generic[T]):
-    """What was built, and the tensors that it was built from."""
+    """A built object and the tensors it was built from."""
 
     stamps: tuple[Stamp, ...]
     built: T
 
 
 class BuildCache(Generic[T]):
-    """The last few things built from tensors, each forgotten when one of its tensors is.
+    """The objects built last from tensors; each entry is dropped when one of its tensors is collected.
 
-    Tensors are held by weak references only. A change in place of an integer tensor is noticed by its version; one that
-    torch does not count (through ``.data``, or through an array that shares memory) is not: :meth:`clear` is for those.
+    Tensors are held by weak references only. The version of an integer tensor shows changes in place, except those that
+    torch does not count (through ``.data``, or through an array that shares memory): call :meth:`clear` after those.
 
     Floating-point tensors may be trained, and steps of fused optimizers do not count as changes: their numbers are
     compared with a copy in every call. That reads both once, and on a CUDA device it waits for the work queued before.
@@ -63,15 +63,15 @@ class BuildCache(Generic[T]):
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all entries."""
         with self._lock:
             self._entries.clear()
 
     def get(self, tensors: tuple[Tensor | None, ...], settings: Hashable, build: Callable[[], T]) -> T:
-        """What ``build()`` gives for these tensors and settings, or gave before.
+        """Return the result of ``build()`` for these tensors and settings, cached if it was built before.
 
-        Not remembered: what is built from tensors that want gradients, from inference tensors (which have no version),
-        and what torch traces or transforms.
+        Not cached: results for tensors that require gradients, for inference tensors, which have no version, and
+        anything that torch traces or transforms.
         """
         given = [tensor for tensor in tensors if tensor is not None]
         if not is_plain(*given) or any(tensor.requires_grad or tensor.is_inference() for tensor in given):
@@ -103,5 +103,5 @@ class BuildCache(Generic[T]):
 
 
 def stream_of(tensor: Tensor) -> int:
-    """The stream on which kernels for a tensor run now; 0 on the CPU."""
+    """Return the stream on which kernels for a tensor run now; 0 on the CPU."""
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0

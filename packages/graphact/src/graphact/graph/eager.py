@@ -1,4 +1,4 @@
-"""What must run as it is written, with real numbers: building graphs, and remembering them."""
+"""Detection of tracing and transforms, and functions that must run eagerly on real numbers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,17 +20,17 @@ def is_plain(*tensors: Tensor | None) -> bool:
         or torch._C._len_torch_dispatch_stack() > 0
     ):
         return False
-    for tensor in tensors:  # a loop: this runs in every forward pass, and a generator takes three times as long
+    for tensor in tensors:  # noqa: SIM110, a generator takes three times as long, in every forward pass
         if tensor is not None and (type(tensor) not in PLAIN_TENSORS or tensor.is_meta):
             return False
     return True
 
 
 def may_have_derivative(weight: Tensor) -> bool:
-    """Whether ``weight`` is no constant: its gradient is wanted, it may carry a tangent, or it is batched by a vmap.
+    """Return true if ``weight`` is not constant: it requires a gradient, may carry a tangent, or is batched by a vmap.
 
-    Inside `torch.func.grad` a tensor that only an outer transform, or autograd outside of it, tracks does not require
-    a gradient by its own account: what it wraps is asked, too.
+    Inside `torch.func.grad`, ``requires_grad`` of a tensor tracked only by an outer transform, or by autograd outside,
+    is false; therefore the tensors it wraps are checked, too.
     """
     if weight.requires_grad or torch.compiler.is_compiling():
         return weight.requires_grad
@@ -38,7 +38,7 @@ def may_have_derivative(weight: Tensor) -> bool:
 
 
 def is_batched(tensor: Tensor) -> bool:
-    """Whether the numbers of a tensor differ within a vmap, so that nothing can be decided by them."""
+    """Return true inside a vmap over this tensor, where no decision can depend on its numbers."""
     return not torch.compiler.is_compiling() and any(map(_is_batched, _layers(tensor)))
 
 
@@ -47,7 +47,7 @@ def _is_batched(tensor: Tensor) -> bool:
 
 
 def _layers(tensor: Tensor) -> Iterator[Tensor]:
-    """A tensor, what it wraps in a transform, and so on."""
+    """Yield a tensor, the tensor it wraps in a transform, and so on."""
     yield tensor
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
@@ -56,7 +56,7 @@ def _layers(tensor: Tensor) -> Iterator[Tensor]:
 
 @contextmanager
 def outside_transforms(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Compute with numbers inside `torch.func.grad` and `jvp`, which do not matter to indices; yields the tensors."""
+    """Suspend `torch.func.grad` and `jvp`, which do not concern indices; yield the unwrapped tensors."""
     if not torch._C._are_functorch_transforms_active():
         yield tensors
         return
@@ -73,7 +73,7 @@ def _unwrapped(tensor: Tensor) -> Tensor:
 
 
 def outside_compiled_code(reason: str) -> Callable[[F], F]:
-    """What torch.compiler.disable does, without the second that importing the compiler takes."""
+    """Do what torch.compiler.disable does, without the second that importing the compiler takes."""
 
     def decorate(function: F) -> F:
         frames: Any = torch._C._dynamo.eval_frame

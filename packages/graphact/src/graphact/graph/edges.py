@@ -1,4 +1,4 @@
-"""Lists of edges as callers give them: checked, and brought into one form."""
+"""Edge lists as given by callers: checked and converted to one form."""
 
 import math
 import sys
@@ -16,7 +16,7 @@ SUMMED = "edge_weight summed over repeated edges"
 
 
 class Edges(NamedTuple):
-    """A list of edges whose types and shapes fit; what needs a look at the values is checked where they are sorted."""
+    """An edge list of the right types and shapes; values are checked where the edges are sorted."""
 
     edge_index: Tensor
     weight: Tensor
@@ -48,10 +48,10 @@ def check_weights(name: str, weight: Any) -> Tensor:
 
 
 def check_finite(name: str, weight: Tensor) -> Tensor:
-    """Return ``weight`` if it holds neither NaN nor infinity; inside a vmap over weights nobody can tell."""
+    """Return ``weight`` if it holds neither NaN nor infinity; not checked inside a vmap over weights."""
     if is_batched(weight):
         return weight
-    if not math.isfinite(sum_of(weight)):  # rarely: then look for the culprit, or a sum that is too large
+    if not math.isfinite(sum_of(weight)):  # rare: a weight is not finite, or only the sum overflows
         finite = weight.detach().isfinite()
         if not finite.all():
             bad = weight.detach()[~finite].flatten()[0].item()
@@ -60,7 +60,7 @@ def check_finite(name: str, weight: Tensor) -> Tensor:
 
 
 def sum_of(weight: Tensor) -> Tensor:
-    """The sum in at least float32. If it is finite, so are all weights: much faster than asking each of them."""
+    """Return the sum in at least float32. If it is finite, so are all weights: faster than testing each."""
     return weight.detach().sum(dtype=torch.float32 if weight.dtype in HALF_PRECISION else weight.dtype)
 
 
@@ -83,7 +83,7 @@ def sum_by(index: Tensor, values: Tensor, count: int) -> Tensor:
 
 
 def as_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> Edges:
-    """The arguments of ``Graph.from_edge_index``, their types and shapes checked; edges without weights weigh one."""
+    """Check types and shapes of the arguments of ``Graph.from_edge_index``; the default weight is one."""
     given, known_nodes = plain_edge_index(edge_index)
     try:
         edge_index = as_integers("edge_index", given)
@@ -113,16 +113,16 @@ def as_edges(edge_index: Any, edge_weight: Any, num_nodes: Any) -> Edges:
 
 
 def advice_on_attributes(weight: Tensor, edges: int) -> str:
-    """The end of a message where somebody may have given PyG's edge_attr, with several numbers an edge."""
+    """Return the end of a message for weights that look like PyG's edge_attr, with several numbers an edge."""
     if weight.dim() != 2 or weight.size(0) != edges:
         return ""
     if weight.size(1) == 1:
         return "; edge_attr.flatten() makes weights of a single column"
-    return "; an edge_attr is no weight, which is one number an edge: choose one, such as edge_attr[:, 0], or none"
+    return "; a weight is one number an edge: choose a column of edge_attr, such as edge_attr[:, 0], or leave it out"
 
 
 def check_bounds(lowest: int, highest: int, num_nodes: int | None) -> int:
-    """The number of nodes, if it exceeds all node indices; the largest index plus one where it was not given."""
+    """Return the number of nodes, by default the largest index plus one; raise if an index is out of bounds."""
     num_nodes = max(highest, 0) + 1 if num_nodes is None else num_nodes
     if lowest < 0 or highest >= num_nodes:
         bad = lowest if lowest < 0 else highest
@@ -131,7 +131,7 @@ def check_bounds(lowest: int, highest: int, num_nodes: int | None) -> int:
 
 
 def plain_edge_index(edge_index: Any) -> tuple[Any, int | None]:
-    """The tensor inside PyG's ``EdgeIndex`` and the number of nodes it knows; anything else as it is, and None."""
+    """Return the tensor and the number of nodes of PyG's ``EdgeIndex``; anything else unchanged, and None."""
     pyg = sys.modules.get("torch_geometric")
     kind = getattr(pyg, "EdgeIndex", None)
     if kind is None or not isinstance(edge_index, kind):

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class OtherName:
-    """A name that people try for one of our constructors: there is no such attribute, and the error says what is meant.
+    """A name that other libraries use for one of our constructors; the error names the constructor.
 
-    A metaclass would do so for any name, and torch.compile does not construct objects of a class that has one.
+    A metaclass would cover any name, but torch.compile does not construct objects of a class that has one.
     """
 
     def __init__(self, name: str, meant: str) -> None:
@@ -54,7 +54,7 @@ class Graph:
     r"""A graph, given by its shift operator S.
 
     A shift computes :math:`[Sx]_i = \sum_j S_{ij} x_j`. The neighbourhood of node i is
-    :math:`\mathcal{N}_i = \{j \ne i : (i, j) \text{ is an edge}\}`: the nodes i hears. A diagonal entry of S (a
+    :math:`\mathcal{N}_i = \{j \ne i : (i, j) \text{ is an edge}\}`: its in-neighbours. A diagonal entry of S (a
     Laplacian has them, and so does a self-loop) takes part in the shift and is not a neighbour. An edge whose weight
     is zero is still an edge.
 
@@ -63,15 +63,15 @@ class Graph:
     :meth:`stochastic_block_model`, :meth:`nearest_neighbors`, :meth:`union`, :meth:`load`.
 
     Attributes:
-        incoming: for every node, the neighbours that it hears.
-        outgoing: for every node, the nodes that hear it (the rows of the transpose of S).
+        incoming: for every node, its in-neighbours.
+        outgoing: for every node, its out-neighbours (the rows of the transpose of S).
         weight: ``(E,)``, the off-diagonal entries of S in the order of ``incoming``.
         outgoing_weight: the same entries in the order of ``outgoing``.
         diagonal: ``(N,)``, the diagonal of S, or None where it is zero.
         is_directed: whether S differs from its transpose.
         incoming_slot: ``(E,)``, for each edge in the order of ``outgoing`` its slot in its ``incoming`` list.
         batch: ``(N,)``, the graph to which each node belongs, where several stand side by side (:meth:`union`,
-            :meth:`with_batch`), as PyG has it; None for one graph. What takes a mean over a graph takes it over each.
+            :meth:`with_batch`), as in PyG; None for one graph. Means over a graph are taken over each of them.
 
     Example:
         >>> import torch, graphact
@@ -103,7 +103,7 @@ class Graph:
             object.__setattr__(self, "incoming_slot", (edge_t - self.incoming.rowptr[self.outgoing.col]).int())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the hop patterns, which are found again on first use."""
+        """Return all attributes but the hop patterns, which are computed again on first use."""
         return {**self.__dict__, "_patterns": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -225,9 +225,9 @@ class Graph:
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
         """Put graphs side by side, without edges between them, nodes in the given order.
 
-        What is sorted stays sorted: the cost is that of concatenation, and nothing waits for a device. The result
-        remembers which node belongs to which graph (``batch``), and so do its normalisations, copies and pickles; a
-        list of its edges, or a file that :meth:`save` writes, is that of one graph.
+        The lists are concatenated, not sorted again, and nothing waits for a device. The ``batch`` of the result holds
+        the graph of each node, and so do its normalisations, copies and pickles. A list of its edges, or a file that
+        :meth:`save` writes, does not.
 
         Example:
             >>> import graphact
@@ -392,7 +392,7 @@ class Graph:
         return moved.with_batch(None if self.batch is None else self.batch[perm])
 
     def with_batch(self, batch: Tensor | None) -> "Graph":
-        """The same graph, taken for several side by side: ``batch`` holds the graph of each node, as in PyG.
+        """Mark the graph as several side by side: ``batch`` holds the number of the graph of each node, as in PyG.
 
         Numbers start at 0. They may leave some out, those of graphs without nodes, and nodes of a graph need not stand
         together. None takes all nodes for one graph.
@@ -409,8 +409,8 @@ class Graph:
 
         Returns the graph and the order: node a of the result is node ``order[a]`` of this graph, so a signal x of this
         graph is the signal ``x[..., order, :]`` of the result. Worth it for large graphs that have neighbourhoods to
-        speak of, such as meshes, road or sensor networks; a random graph has no good order. The order is that of
-        Cuthill and McKee, reversed.
+        speak of, such as meshes, road or sensor networks; a random graph has no good order. The order is the
+        reverse Cuthill-McKee order.
 
         Example:
             >>> import torch, graphact
@@ -427,7 +427,7 @@ class Graph:
 
     @BUILT_OUTSIDE
     def drop_edges(self, p: float, *, generator: torch.Generator | None = None) -> "Graph":
-        """Lose each link with probability ``p``, in both directions together; weights and diagonal stay as they are."""
+        """Remove each link with probability ``p``, in both directions together; weights and diagonal are unchanged."""
         p = check_probability("p", p)
         check_generator(generator)
         target, source, weight = self._entries()
@@ -444,7 +444,7 @@ class Graph:
         dtype: torch.dtype | None = None,
         non_blocking: bool = False,
     ) -> "Graph":
-        """The same graph on another device or with weights of another floating-point type; this one if both fit.
+        """Return the graph on another device or with another floating-point type; itself if both already fit.
 
         A directed graph stays one, even if its weights are symmetric when they are rounded.
 
@@ -467,15 +467,15 @@ class Graph:
         return moved
 
     def cpu(self) -> "Graph":
-        """The same graph in the memory of the CPU."""
+        """Return the graph in the memory of the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: torch.device | str | int | None = None, non_blocking: bool = False) -> "Graph":
-        """The same graph on a CUDA device, the current one when none is named."""
+        """Return the graph on a CUDA device, by default the current one."""
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
     def pin_memory(self) -> "Graph":
-        """The same graph in page-locked memory, from which ``to(device, non_blocking=True)`` copies asynchronously."""
+        """Return the graph in page-locked memory, for asynchronous copies by ``to(device, non_blocking=True)``."""
         return map_tensors(self, Tensor.pin_memory)
 
     def share_memory_(self) -> "Graph":
@@ -493,21 +493,21 @@ class Graph:
         map_tensors(self, record)
 
     def to_dense(self) -> Tensor:
-        """The shift operator as a dense matrix, ``(N, N)``."""
+        """Return the shift operator as a dense matrix, ``(N, N)``."""
         target, source, weight = self._entries()
         dense = weight.new_zeros(self.num_nodes, self.num_nodes)
         return dense.index_put((target, source), weight)
 
     def to_edge_index(self) -> tuple[Tensor, Tensor]:
-        """PyG's ``(edge_index, edge_weight)``, self-loops included, sorted by target, then by source."""
+        """Return PyG's ``(edge_index, edge_weight)``, self-loops included, sorted by target, then by source."""
         target, source, weight = self._entries()
         order = torch.argsort(target * self.num_nodes + source)
         return torch.stack([source[order], target[order]]), weight[order]
 
     def to_pyg(self) -> Any:
-        """A PyG ``Data``: ``num_nodes``, and ``edge_index`` and ``edge_weight`` as :meth:`to_edge_index` gives them.
+        """Return a PyG ``Data`` with ``num_nodes`` and with the edges and weights of :meth:`to_edge_index`.
 
-        That of several graphs side by side has their ``batch``.
+        For several graphs side by side it has their ``batch``.
 
         Example:
             >>> import graphact
@@ -517,7 +517,7 @@ class Graph:
         return convert.data_of_pyg(*self.to_edge_index(), self.num_nodes, self.batch)
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All entries of S, as target, source and weight: the edges, then the diagonal."""
+        """Return all entries of S as target, source and weight: the edges, then the diagonal."""
         rows, col = self.incoming.rows, self.incoming.col
         if self.diagonal is None:
             return rows, col, self.weight
@@ -538,7 +538,7 @@ class Graph:
 
     @property
     def _has_symmetric_pattern(self) -> bool:
-        """Whether each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
+        """True if each edge goes both ways; copies made leaf by leaf hold equal lists twice."""
         one, other = self.incoming, self.outgoing
         if one is other or one.groups != other.groups:
             return one is other
@@ -556,7 +556,7 @@ for other_name, constructor in OTHER_NAMES.items():
 
 
 class HopPattern(NamedTuple):
-    """The k-hop neighbours of a graph in both directions, each found on first use."""
+    """The k-hop neighbours of a graph in both directions, each computed on first use."""
 
     graph: Graph
     hops: int
@@ -564,12 +564,12 @@ class HopPattern(NamedTuple):
 
     @property
     def incoming(self) -> Neighborhoods:
-        """The nodes that each node reaches against the direction of the edges: those it hears over k hops."""
+        """For every node, the nodes from which walks of k edges lead to it."""
         return self.graph.hop_pattern(self.hops, closed=self.closed)
 
     @property
     def outgoing(self) -> Neighborhoods:
-        """The nodes that hear each node over k hops."""
+        """For every node, the nodes to which walks of k edges lead."""
         return self.graph.hop_pattern(self.hops, closed=self.closed, turned=True)
 
 

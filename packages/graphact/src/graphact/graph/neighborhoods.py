@@ -50,7 +50,7 @@ class Neighborhoods:
 
     @classmethod
     def from_sizes(cls, rowptr: Tensor, col: Tensor, order: Tensor, sizes: Tensor) -> "Neighborhoods":
-        """Put the lists together where all tensors are known."""
+        """Build the lists from all their tensors."""
         return cls(rowptr, col, order, sizes, tuple((degree, count) for degree, count in sizes.tolist()))
 
     @property
@@ -66,18 +66,8 @@ class Neighborhoods:
         return self.groups[-1][0]
 
     @property
-    def pointers(self) -> Tensor:
-        """``rowptr``, by its name in version 0.1."""
-        return self.rowptr
-
-    @property
-    def members(self) -> Tensor:
-        """``col``, by its name in version 0.1."""
-        return self.col
-
-    @property
     def rank(self) -> Tensor:
-        """``(N,)``; where node i stands in ``order``."""
+        """``(N,)``; the position of node i in ``order``."""
         return inverse_permutation(self.order)
 
     @property
@@ -87,7 +77,7 @@ class Neighborhoods:
         return nodes.repeat_interleave(self.degree, output_size=self.col.numel())
 
     def is_sound(self, num_entries: int) -> bool:
-        """Whether the lists have so many entries and no index in them points outside; compiled code trusts them."""
+        """Return true if the lists have this many entries and no index is out of bounds; compiled code relies on it."""
         tensors = (self.rowptr, self.col, self.order, self.sizes)
         if not all(isinstance(part, Tensor) and part.dtype == torch.int64 for part in tensors):
             return False
@@ -113,7 +103,7 @@ class Neighborhoods:
             yield nodes, self.col[edges]
 
     def to(self, device: torch.device | str) -> "Neighborhoods":
-        """The same lists on another device."""
+        """Return the lists on another device."""
         return map_tensors(self, lambda part: part.to(device))
 
 
@@ -142,16 +132,16 @@ def degree_groups(
 
 
 def inverse_permutation(order: Tensor) -> Tensor:
-    """Where each of 0..N-1 stands in ``order``."""
+    """Return the position of each of 0..N-1 in ``order``."""
     return torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
 
 
 def group_by_degree(degree: "np.ndarray[Any, Any]") -> tuple[Tensor, Tensor]:
-    """The nodes by ascending degree, then by number, and the degree and number of nodes of each group."""
+    """Return the nodes by ascending degree, then by number, and the degree and number of nodes of each group."""
     counts = np.bincount(degree)
     present = counts.nonzero()[0]
     if len(counts) <= 1 << 16:
-        degree = degree.astype(np.uint16)  # which NumPy sorts by their digits, in linear time
+        degree = degree.astype(np.uint16)  # NumPy sorts these by radix, in linear time
     sizes = np.empty((len(present), 2), np.int64)
     sizes[:, 0], sizes[:, 1] = present, counts[present]
     return torch.from_numpy(degree.argsort(kind="stable")), torch.from_numpy(sizes)

@@ -83,7 +83,7 @@ KINDS: dict[str, Callable[[Neighborhoods, Tensor, Tensor | None], Weights]] = {
 
 
 def check_normalize(normalize: Any) -> Normalization | None:
-    """The kind by which a graph made from an edge_index is normalised, or None to take its weights as they are."""
+    """Return the kind by which a graph made from an edge_index is normalised; None leaves its weights unchanged."""
     return None if normalize is None else check_choice("normalize", normalize, tuple(KINDS))  # type: ignore[return-value]
 
 
@@ -94,7 +94,7 @@ class Factors(NamedTuple):
     exponent: Tensor | None = None
 
     def sqrt(self) -> "Factors":
-        """Exponents are even. A root has no slope at 0, where no derivative shall come from."""
+        """Return the square roots; exponents are even, and the derivative at 0 is 0."""
         empty = self.value == 0
         root = torch.where(empty, 0.0, torch.where(empty, 1.0, self.value).sqrt())
         return Factors(root, None if self.exponent is None else self.exponent // 2)
@@ -114,7 +114,7 @@ class Factors(NamedTuple):
 
 
 def inverse_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nodes: int) -> Factors:
-    """1 over the sum of |S| over the entries that share an index, and 0 where a node has no weight at all."""
+    """Return 1 over the sum of |S| over the entries that share an index, and 0 where a node has no weight."""
     dtype = torch.promote_types(weight.dtype, torch.float32)
     is_wide = weight.is_cuda and dtype == torch.float32
     if is_wide:
@@ -133,7 +133,7 @@ def inverse_sums(index: Tensor, weight: Tensor, diagonal: Tensor | None, num_nod
 
 
 def is_out_of_range(sums: Tensor) -> bool:
-    """Whether sums of magnitudes, or what is computed from them, leave the floating-point range."""
+    """Return true if sums of magnitudes, or their inverses, leave the floating-point range."""
     if not is_plain(sums) or sums.numel() == 0:
         return False
     bound = 2.0 ** SAFE_EXPONENT[sums.dtype]

@@ -1,4 +1,4 @@
-"""What the mathematics asks of a graph, whether one process holds all of it or only some nodes."""
+"""The interface between :mod:`graphact.functional` and graphs, local or distributed."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol

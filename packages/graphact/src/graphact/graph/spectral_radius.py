@@ -36,7 +36,7 @@ MAX_UNIT = 2.0**900
 
 
 def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> tuple[float, int]:
-    """The largest eigenvalue magnitude of S, as a number and the power of two that it is still to be multiplied with.
+    """Return the largest eigenvalue magnitude of S as a number and the exponent of a power of two to multiply it by.
 
     Edges between strongly connected components change no eigenvalue of S. They are left out, so that the eigenvalues
     of acyclic parts are exactly zero instead of the roots of rounding errors.

@@ -1,4 +1,4 @@
-"""Graphs side by side: concatenation with offsets. Nothing is sorted by edge, and nothing waits for a device."""
+"""Disjoint union of graphs: concatenation with offsets; no edge is sorted and nothing waits for a device."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -17,7 +17,7 @@ Columns = dict[str, list[Tensor]]
 
 
 def join(graphs: "Sequence[Graph]") -> Parts:
-    """The parts of the graph that holds all nodes and edges of some graphs on one device, in their order."""
+    """Build the parts of the disjoint union of graphs on one device."""
     same_lists = all(graph.outgoing is graph.incoming for graph in graphs)
     same_weights = same_lists and all(graph.outgoing_weight is graph.weight for graph in graphs)
     lists = {"": [graph.incoming for graph in graphs]}
@@ -73,7 +73,7 @@ def join_columns(columns: Columns, nodes: list[int], edges: list[int]) -> tuple[
 
 
 def join_diagonals(graphs: "Sequence[Graph]") -> Tensor | None:
-    """The diagonals, zero where a graph has none; None if none of them has one."""
+    """Concatenate the diagonals, zero where a graph has none; None if no graph has one."""
     if all(graph.diagonal is None for graph in graphs):
         return None
     return torch.cat(
@@ -85,7 +85,7 @@ def join_diagonals(graphs: "Sequence[Graph]") -> Tensor | None:
 
 
 def join_batches(graphs: "Sequence[Graph]", like: Tensor) -> Tensor | None:
-    """The graph of each node, those inside a union counted on; a union of up to N graphs is left room for N numbers."""
+    """Number the graph of each node; a graph with a batch takes as many numbers as it has nodes."""
     inside = [graph.batch for graph in graphs]
     if len(graphs) == 1:
         return inside[0]
@@ -104,8 +104,8 @@ def join_batches(graphs: "Sequence[Graph]", like: Tensor) -> Tensor | None:
 def number_below(batch: Tensor) -> Tensor:
     """Return the graph of each of N nodes by a number below N, in the same order of graphs.
 
-    Graphs without nodes may leave the numbers in a batch as large as they like. Sorting finds the ranks of those that
-    occur; it waits for no device and can be traced. On the CPU a look shows where there is nothing to do.
+    A batch may skip numbers, those of graphs without nodes. Sorting gives the ranks of the numbers that occur; it waits
+    for no device and can be traced.
     """
     nodes = batch.numel()
     if batch.device.type == "cpu" and is_plain(batch) and bool((batch < nodes).all()):
@@ -123,7 +123,7 @@ def spread(values: list[int], counts: list[int], like: Tensor) -> Tensor:
 
 
 def join_sizes(direction: Sequence[Neighborhoods]) -> Tensor:
-    """Degree and number of nodes of each group, from those of each graph, which the host knows."""
+    """Sum the number of nodes of each degree over the graphs, on the host."""
     counts: dict[int, int] = {}
     for part in direction:
         for degree, count in part.groups:

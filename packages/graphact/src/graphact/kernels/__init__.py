@@ -1,1 +1,1 @@
-"""How the hot functions run: the plain reference, and the operators that make it known to torch."""
+"""Passes over the neighbours: the reference, its Numba and Triton backends, and the operators around them."""

@@ -1,4 +1,4 @@
-"""Passes over the neighbours that torch can differentiate: what runs, its shape and its gradient, next to each other.
+"""Differentiable passes over the neighbours: implementation, shape and gradient of each.
 
 A backward pass is made of the same operations, so gradients have gradients. See `reference.py` for what each computes;
 the functions at the end are what the layers above call.
@@ -308,7 +308,7 @@ def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting
 
 
 def tensors_of(graph: Graph) -> GraphTensors:
-    """What a fused pass reads of a graph; weights are constants there."""
+    """Return the tensors of a graph that a fused pass reads; weights are constants there."""
     weight, weight_t = graph.weight, graph.outgoing_weight
     if weight.requires_grad:
         weight, weight_t = weight.detach(), weight_t.detach()
@@ -336,8 +336,9 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
 
 
 def aliases(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The same tensors as inputs of a computation of their own: where one was computed from another, its gradient ends
-    here, since autograd itself follows it further.
+    """Return views of tensors, so that gradients stop here where one was computed from another.
+
+    Autograd itself continues from there.
     """
     return tuple(x.view_as(x) if isinstance(x, Tensor) else x for x in inputs)
 

@@ -1,4 +1,4 @@
-"""The one place that chooses which backend runs a pass over the neighbours."""
+"""Dispatch: the backend that runs a pass over the neighbours."""
 
 import importlib
 import warnings
@@ -46,12 +46,12 @@ def backend(name: str) -> Iterator[None]:
 
 
 def requested() -> str:
-    """The backend asked for here and now."""
+    """Return the name of the requested backend."""
     return _requested.get()
 
 
 def implementation(x: Tensor) -> Any:
-    """The module whose functions run on ``x``."""
+    """Return the backend module for ``x``."""
     name = _requested.get()
     if name == "auto":
         name = FASTEST.get(x.device.type, "reference")
@@ -90,7 +90,7 @@ _found: dict[str, bool] = {}
 
 @cache
 def _warn_of_fallback(package: str, device: str) -> None:
-    """Once in a process: the results are right, the speed is not what it could be."""
+    """Warn once a process that results are right but slow."""
     warnings.warn(
         f"{package} is not installed, so graphact runs its plain torch reference on the {device} device, which is many "
         f'times slower: {install_command(package)} (graphact.backend("reference") asks for it without this warning)',

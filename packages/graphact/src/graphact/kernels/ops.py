@@ -2,7 +2,7 @@
 
 Torch needs three forms of one operation. Eager code takes the shortest way: the backend is called directly, inside a
 plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need an
-operator that torch knows, one node of their graphs. `torch.func.grad`, `jvp` and `vmap` look into a function with a
+registered operator, one node of their graphs. `torch.func.grad`, `jvp` and `vmap` trace a function with a
 separate ``setup_context`` around that operator. :class:`KernelOp` makes all three from one set of rules.
 """
 
@@ -23,18 +23,18 @@ LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudag
 
 
 def is_differentiated(*inputs: Any) -> bool:
-    """Whether autograd must know of an operation on some inputs; in forward mode it always must."""
+    """Return true if autograd must track an operation on these inputs; in forward mode it always must."""
     wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
     return wanted or is_forward_mode()
 
 
 def is_forward_mode() -> bool:
-    """Whether tangents are carried along."""
+    """Return true in forward-mode differentiation."""
     return forward_ad._current_level >= 0
 
 
 def materialized(x: Any) -> Any:
-    """A tensor with memory, where forward mode has one of zeros that has none."""
+    """Return a tensor with memory; forward mode may pass zeros that have none."""
     return x.clone() if isinstance(x, Tensor) and x._is_zerotensor() else x
 
 
@@ -46,8 +46,8 @@ class KernelOp:
 
     - ``run(*inputs)``: the result, from a backend.
     - ``fake(*inputs)``: an empty result, for its shape and type; not needed where these are those of the first input.
-    - ``save(ctx, inputs, output)``: hands to :meth:`save_tensors` what ``backward`` asks of :meth:`load_saved`; not needed where that
-      is the bundle and all inputs before it.
+    - ``save(ctx, inputs, output)``: calls :meth:`save_tensors` with what ``backward`` gets from :meth:`load_saved`; by
+      default the bundle and all inputs before it.
     - ``backward(ctx, *grads)``: the gradients of the first inputs; the others get none.
     - ``jvp(inputs, output, tangents)``: the tangents of the outputs; not needed where ``linear`` is given.
 
@@ -64,7 +64,7 @@ class KernelOp:
     linear: ClassVar[tuple[tuple[int, ...], ...]] = ()
     operator: ClassVar[Any]
     _given: ClassVar[int]  # how many inputs are tensors before the bundle
-    _behind: ClassVar[int]  # how many come behind it
+    _num_trailing: ClassVar[int]  # how many come after it
     _rules: ClassVar[Any]
     _eager: ClassVar[type[torch.autograd.Function]]
     _transformed: ClassVar[type[torch.autograd.Function]]
@@ -81,7 +81,7 @@ class KernelOp:
         )
         cls.operator = getattr(torch.ops.graphact, name)
         cls._given = cls.signals if cls.bundle is None else cls.bundle[1]
-        cls._behind = len(cls.operator.default._schema.arguments) - cls._given - 1
+        cls._num_trailing = len(cls.operator.default._schema.arguments) - cls._given - 1
         defined.register_fake(rules.fake)
         defined.register_vmap(cls.batched)
         defined.register_autograd(cls._gradients, setup_context=cls._set_up)
@@ -106,20 +106,20 @@ class KernelOp:
 
     @classmethod
     def save(cls, ctx: Any, inputs: tuple[Any, ...], _: Any) -> None:
-        """Keep the bundle and all inputs before it."""
+        """Save the bundle and all inputs before it."""
         cls.save_tensors(ctx, inputs[cls._given], *inputs[: cls._given])
 
     @staticmethod
     def save_tensors(ctx: Any, bundle: Any, *tensors: Tensor | None) -> None:
-        """Keep tensors and perhaps a bundle, flat or not, for the backward pass; it notices weights changed since."""
+        """Save tensors and an optional bundle for the backward pass, which detects changes in place since."""
         parts = bundle if isinstance(bundle, (list, tuple)) else ()
         ctx.bundle, ctx.count = None if isinstance(bundle, list) else bundle, len(tensors)
         ctx.keeping = (*tensors, *(part for part in parts if isinstance(part, Tensor)))
 
     @classmethod
     def load_saved(cls, ctx: Any) -> tuple[Any, ...]:
-        """What was kept: the tensors, then the bundle, if there was one."""
-        tensors = ctx.saved_tensors  # once: non-reentrant checkpoints refuse to be asked a second time
+        """Return the saved tensors, then the bundle, if there was one."""
+        tensors = ctx.saved_tensors  # once: non-reentrant checkpoints allow a single access
         saved, rest = tensors[: ctx.count], tensors[ctx.count : ctx.kept]
         if ctx.bundle is not None:
             return *saved, ctx.bundle
@@ -131,7 +131,7 @@ class KernelOp:
         outputs = cls.operator(*cls.batch_first(info, in_dims, inputs), *inputs[cls.signals :])
         if isinstance(outputs, Tensor):
             return outputs, 0
-        return outputs, tuple(0 if output.dim() > 1 else None for output in outputs)  # what is empty has no batch
+        return outputs, tuple(0 if output.dim() > 1 else None for output in outputs)  # empty ones have no batch
 
     @classmethod
     def batch_first(
@@ -149,7 +149,7 @@ class KernelOp:
 
     @classmethod
     def _bundled(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """From the inputs of the operator to those of the rules."""
+        """Convert the inputs of the operator to those of the rules."""
         if cls.bundle is None:
             return inputs
         kind, at = cls.bundle
@@ -157,7 +157,7 @@ class KernelOp:
 
     @classmethod
     def _flat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """From the inputs of the rules to those of the operator."""
+        """Convert the inputs of the rules to those of the operator."""
         if cls.bundle is None:
             return inputs
         kind, at = cls.bundle
@@ -165,7 +165,7 @@ class KernelOp:
 
     @classmethod
     def _splat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """From the inputs of the rules to those of a function of autograd: vmaps of vmaps take no lists of tensors."""
+        """Convert the inputs of the rules to those of an autograd function; nested vmaps accept no lists of tensors."""
         if cls.bundle is None:
             return inputs
         kind, at = cls.bundle
@@ -173,10 +173,10 @@ class KernelOp:
 
     @classmethod
     def _listed(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """From the inputs of that function to those of the operator."""
+        """Convert the inputs of that function to those of the operator."""
         if cls.bundle is None:
             return inputs
-        at, end = cls.bundle[1], len(inputs) - cls._behind
+        at, end = cls.bundle[1], len(inputs) - cls._num_trailing
         return *inputs[:at], list(inputs[at:end]), *inputs[end:]
 
     @classmethod
@@ -197,7 +197,7 @@ class KernelOp:
 
     @classmethod
     def _tangents(cls, ctx: Any, *tangents: Any) -> Any:
-        """The tangents of the outputs; tangents of a bundle are never there."""
+        """Return the tangents of the outputs; a bundle has none."""
         saved = zip(ctx.saved_tensors[ctx.kept :], ctx.constants, strict=True)
         leaves = [constant if tensor is None else tensor for tensor, constant in saved]
         inputs, output = tree_unflatten(leaves, ctx.structure)
@@ -222,9 +222,9 @@ class KernelOp:
 
     @classmethod
     def _gradients(cls, ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of all inputs, from the backend of the forward pass.
+        """Return the gradients of all inputs, from the backend of the forward pass.
 
-        Autograd may run a backward pass in a thread of its own, which knows nothing of a ``with backend(...)``.
+        Autograd may run a backward pass in another thread, where ``with backend(...)`` has no effect.
         """
         if requested() == ctx.backend:
             found = cls._rules.backward(ctx, *grads)
@@ -238,7 +238,7 @@ class KernelOp:
 def _functions(
     operation: type[KernelOp], name: str
 ) -> tuple[type[torch.autograd.Function], type[torch.autograd.Function]]:
-    """The operation as functions of autograd: for eager code, and around the operator for `torch.func`."""
+    """Return the operation as functions of autograd: for eager code, and around the operator for `torch.func`."""
 
     def run_and_save(ctx: Any, *inputs: Any) -> Any:
         output = operation._rules.run(*inputs)

@@ -37,7 +37,7 @@ def gather_nodes(x: Tensor, index: Tensor) -> Tensor:
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Sums of half-precision numbers are taken in float32."""
+    """Return the type of sums: float32 for half precision."""
     return ACCUMULATION.get(dtype, dtype)
 
 
@@ -175,12 +175,12 @@ def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lis
 def fused_neighbor_pass(
     x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What one pass over the neighbours gives: a function of their values, and the shift.
+    """Evaluate a function of the neighbours' values and the shift in one pass.
 
     Returns :func:`select` (or, for ``"kernel"``, :func:`sum_sq_diff`), the slot of the selected neighbour in the list
     of each node, and :func:`shift`. A slot d, where d neighbours are listed, says that the node itself was selected
     (in a closed neighbourhood) or nobody. Slots are integers as small as ``max_degree``, the length of the longest
-    list, allows. What is not asked for, or does not exist, is empty.
+    list, allows. Results that are not requested are empty.
     """
     shifted = shift(x, graph.weight, graph.incoming) if shifting else x.new_empty(0)
     if op == "kernel":

@@ -1,6 +1,6 @@
 """The passes over the neighbours on the CPU, compiled by Numba: same names, arguments and results as the reference.
 
-Memory is that of the signals: nothing is ever laid out edge by edge. The result of a sum depends neither on the number
+Memory is that of the signals: nothing is materialized for each edge. The result of a sum depends neither on the number
 of threads nor on how the work is cut.
 """
 

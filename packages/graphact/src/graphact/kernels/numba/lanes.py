@@ -36,7 +36,7 @@ class Lanes(types.Type):
 
 @register_model(Lanes)
 class LanesInRegisters(models.PrimitiveModel):
-    """How compiled code holds them."""
+    """Lanes as an LLVM vector."""
 
     def __init__(self, manager: Any, lanes: Lanes) -> None:
         one = manager.lookup(lanes.number).get_value_type()
@@ -108,7 +108,7 @@ def blend(_: Any, mask: Any, yes: Any, no: Any) -> Any:
 
 @in_compiled_code
 def some(_: Any, mask: Any) -> Any:
-    """Whether a lane is true."""
+    """Return true if any lane is true."""
 
     def emit(_: Any, builder: Any, __: Any, values: Any) -> Any:
         bits = ir.IntType(mask.count)
@@ -176,7 +176,7 @@ _binary(operator.rshift, lambda builder, _, values: builder.ashr(*values))
 
 
 def _pointer(context: Any, builder: Any, array: Any, values: Any, lanes: Lanes) -> Any:
-    """Where ``values[1]`` numbers of ``values[0]`` end, as the place of lanes."""
+    """Return the address of element ``values[1]`` of ``values[0]`` as a pointer to lanes."""
     data = context.make_array(array)(context, builder, values[0]).data
     return builder.bitcast(builder.gep(data, [values[1]]), context.get_value_type(lanes).as_pointer())
 
@@ -271,7 +271,7 @@ def weighted_sum(
 
 @helper
 def rank(col: Array, edge: Size, stop: Size, i: Size) -> Size:
-    """Where node i would stand among the col from ``edge`` to ``stop``, which ascend."""
+    """Return the position of node i among ``col[edge:stop]``, which ascends."""
     while edge < stop:
         middle = (edge + stop) // TWO
         if col[middle] < i:

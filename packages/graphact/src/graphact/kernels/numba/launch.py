@@ -1,4 +1,4 @@
-"""How a compiled kernel is declared, how its work is shared among threads, and how signals lie in memory meanwhile.
+"""Declaration of compiled kernels, their distribution over threads, and the memory layout of their signals.
 
 Kernels are compiled for one thread, release the GIL, and take the range of work they do; a thread pool runs them on
 several ranges at once. Numba's own threading layers are not used: of the two that come with it, one aborts when two
@@ -40,7 +40,7 @@ WIDEST = 1024  # columns in a section
 AHEAD = 16  # edges
 SHORT = 1024  # bytes of a row
 CACHE = 2**22  # bytes
-MAX_CACHED_SIZES = 64  # of signals, that are remembered for the lists of a graph
+MAX_CACHED_SIZES = 64  # of signals, for the lists of each graph
 NOTHING = {torch.float32: (False, np.empty(0, np.float32)), torch.float64: (False, np.empty(0, np.float64))}
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -61,7 +61,7 @@ def kernel(
 
 
 def helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What kernels call; it is compiled into each of them."""
+    """Compile a function that is inlined into kernels."""
     options = {**OPTIONS, "forceinline": True, "_nrt": False}
     return numba.njit(**options)(function)
 
@@ -131,7 +131,7 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 
 
 class Layout:
-    """How the numbers of a signal ``(..., N, F)`` lie in memory while kernels run: as ``(samples, N, columns)``.
+    """Memory layout of a signal ``(..., N, F)`` in kernels: ``(samples, N, columns)``.
 
     Several samples with short rows become one sample with a long row ``(1, N, samples * F)``, for kernels are fast
     along a row.
@@ -153,7 +153,7 @@ class Layout:
         return NOTHING[self.dtype]
 
     def enter(self, x: Tensor, dtype: torch.dtype | None = None) -> Array:
-        """The numbers of a signal of this shape, laid out for kernels."""
+        """Return the numbers of a signal in the layout of kernels."""
         dtype = dtype or self.dtype
         if x.dtype is not dtype:
             x = x.to(dtype)

@@ -51,7 +51,7 @@ def run_median(
 
 
 def median_options(dtype: Any, longest: int, closed: bool) -> tuple[Any, ...]:
-    """What :func:`median_kernel` takes beside signals: networks, the longest list, integers as wide as the numbers."""
+    """Return the constant arguments of :func:`median_kernel`: networks, the longest list, integers of equal width."""
     bits = np.empty(0, np.int32 if dtype.itemsize == 4 else np.int64)
     return *tables(), np.uint64(longest + 1), closed, bits, np.empty(0, np.int32)
 
@@ -263,7 +263,7 @@ def _select_block(
     length: Size, x: Array, low: Size, rows: Array, index: Array, nobody: Size, source_index: Array, winner: Array,
     out: Array, selected: Array, o: Size, live: Size | None
 ) -> None:  # fmt: skip
-    """Where the median, or NaN, comes from."""
+    """Store the median, or NaN, and the index it comes from."""
     middle = load_half(winner, ZERO, ALL)
     value = fill(x.dtype.type(0), middle)
     broken = value

@@ -25,14 +25,14 @@ ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
 def choose_plan(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
-    """The plan for signals like ``x``, if they are small: their rows are not joined, and their work is not shared."""
+    """Return the plan for signals like ``x`` if they are small: rows are not joined and one thread does all work."""
     layout = layout_of(x)
     fits = not layout.joined and layout.samples == 1 and len(layout.sizes(graph.incoming)[0]) == 1
     return SmallPlan if fits else None
 
 
 class SmallPlan:
-    """How an activation is evaluated on small signals; see :class:`graphact.kernels.mixture.ActivationPlan`."""
+    """Evaluation of an activation on small signals; see :class:`graphact.kernels.activation_plan.ActivationPlan`."""
 
     keeps_tensors = False
 
@@ -65,12 +65,12 @@ class SmallPlan:
         self.addresses = addresses
 
     def _follow(self) -> None:
-        """Take them anew if one has moved since."""
+        """Take the arrays again if a tensor has moved."""
         if [*map(Tensor.data_ptr, self.read)] != self.addresses:
             self._lay_out()
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Any) -> tuple[Tensor, Any]:
-        """The result, and what a backward pass needs."""
+        """Return the result and the values that the backward pass needs."""
         self._follow()
         own, h = array_of(x), array_of(weights).reshape(weights.size(0), -1)
         hops, out = len(h), np.empty(self.shape, self.dtype)
@@ -89,7 +89,7 @@ class SmallPlan:
     def backward(
         self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Any, saved: Any, needs_x: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """The gradients of x, beta, weights and, if it is trained, gamma."""
+        """Return the gradients of x, beta, weights and, if it is trained, gamma."""
         self._follow()
         own, address, signals, terms, kept = saved
         if x.data_ptr() != address:  # as in _follow
@@ -290,8 +290,8 @@ def selection_backward(
             again = hop + 1 < len(h)
             scale_rows(grad, h[hop], grad_term, sizes[0])
             hop_backward_kernel(
-                *rows_t, ends, again, weight_t, incoming_slot, closed, grad_term, slots[hop], grad_following, grad_signal,
-                *sizes
+                *rows_t, ends, again, weight_t, incoming_slot, closed, grad_term, slots[hop], grad_following,
+                grad_signal, *sizes
             )  # fmt: skip
             if again:
                 add_diagonal(diagonal, grad_following, grad_signal)

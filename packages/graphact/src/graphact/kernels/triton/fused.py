@@ -98,7 +98,7 @@ def pieces_of(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
 
 @triton.jit
 def is_ahead(value, best, largest: tl.constexpr):
-    """Whether a value wins over the best one; NaN wins over all numbers, and the first among equals stays."""
+    """Return true if a value wins over the best one; NaN wins over all numbers, and the first among equals stays."""
     ahead = value > best if largest else value < best
     return ahead | ((value != value) & (best == best))
 

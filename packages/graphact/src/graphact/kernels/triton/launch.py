@@ -1,4 +1,4 @@
-"""How many programs of a Triton kernel are started on which rows, and how.
+"""Grids of Triton kernels: the rows and columns of each program, and their launch.
 
 Signals are read as contiguous ``(B, N, F)``. A program has a tile of ``lanes`` x ``block`` numbers: columns of the
 signal along the second dimension and, along the first, one row (a node of a sample) per lane; or, for the rows of hubs
@@ -47,7 +47,7 @@ def padded_size(size: int) -> int:
 class Launch(NamedTuple):
     """Rows ``order[last]``, ``order[last - 1]``, ... of every sample, or all rows in their own order.
 
-    No list of theirs is longer than ``longest``.
+    No list of these rows is longer than ``longest``.
     """
 
     group: int
@@ -58,7 +58,7 @@ class Launch(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether all lanes of a program walk one list."""
+        """True if all lanes of a program walk one list."""
         return self.longest > ALONE
 
     @property
@@ -68,7 +68,7 @@ class Launch(NamedTuple):
 
 
 def limits(lists: Lists) -> tuple[int, ...]:
-    """Where walks change: lists that a lane walks alone, that a program shares, and that more and more programs do."""
+    """Return the lengths up to which one lane walks a list, one program shares it, then 8, 64, ... programs."""
     longest = lists.groups[-1][0] if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
     bounds = [ALONE, PIECE]
     while bounds[-1] < longest:

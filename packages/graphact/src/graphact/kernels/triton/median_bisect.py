@@ -62,13 +62,13 @@ def number_of(key, wide: tl.constexpr, top):
 
 @triton.jit
 def is_open(low, high, below, upto):
-    """Whether numbers that differ may still lie in the interval."""
+    """Return true if different numbers may still lie in the interval."""
     return (upto - below > 1) & (high - low > 1)
 
 
 @triton.jit
 def is_within(low, high, below, upto, smaller):
-    """Whether the median may be neither the first nor the last number in the interval."""
+    """Return true if the median may be neither the first nor the last number in the interval."""
     return (smaller > below) & (smaller < upto - 1) & (high - low > 1)
 
 

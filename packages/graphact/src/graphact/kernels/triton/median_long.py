@@ -57,9 +57,9 @@ def sums_of_three(a, b, c, d, e, f):
 
 
 @triton.jit
-def ends_and_sums(least, most, total, squares, least_too, most_too, total_too, squares_too):
-    """The lowest and the highest number, which NaN is not, and two sums at a time."""
-    return tl.minimum(least, least_too), tl.maximum(most, most_too), total + total_too, squares + squares_too
+def ends_and_sums(min_a, max_a, total_a, squares_a, min_b, max_b, total_b, squares_b):
+    """Combine minimum and maximum, ignoring NaN, and two sums."""
+    return tl.minimum(min_a, min_b), tl.maximum(max_a, max_b), total_a + total_b, squares_a + squares_b
 
 
 # columns: one a thread, so that no thread narrows the intervals of several
@@ -115,7 +115,7 @@ def in_register_median_kernel(
     low = ascending_key(least, signed, unsigned, top) - 1
     high = ascending_key(most, signed, unsigned, top)
     below = tl.zeros((block,), dtype=tl.int32)
-    upto = tl.where(known < lanes, 0, num_candidates)  # NaN, which threads need not see alike, ends the search at once
+    upto = tl.where(known < lanes, 0, num_candidates)  # NaN, which threads may see differently, ends the search
     source = below + GUESSED
     active = is_within(low, high, below, upto, smaller)
     while tl.max(active.to(tl.int32), 0) > 0:

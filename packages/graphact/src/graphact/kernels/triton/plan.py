@@ -1,6 +1,4 @@
-"""Activations on a device: of small signals by launches that are recorded once (see `record.py`), of large ones in
-little memory.
-"""
+"""Activations on a GPU: small signals replay recorded launches (see `record.py`), large ones take little memory."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,8 +7,8 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph
+from graphact.kernels.activation_plan import ActivationPlan, Gamma
 from graphact.kernels.graph_tensors import CSRLists
-from graphact.kernels.mixture import ActivationPlan, Gamma
 from graphact.kernels.reference import slot_dtype
 from graphact.kernels.triton.fused import hop_backward
 from graphact.kernels.triton.launch import launches, limits
@@ -26,7 +24,7 @@ def choose_plan(x: Tensor, _: Graph) -> "type[ActivationPlan]":
 
 
 class LargePlan(ActivationPlan):
-    """The same steps with hardly a gradient laid out: kernels scale that of the result as they read it."""
+    """The same steps with few materialized gradients: kernels scale that of the result as they read it."""
 
     def backward(
         self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, saved: Any, needs_x: bool
@@ -47,8 +45,8 @@ class LargePlan(ActivationPlan):
         return grad_x, grad_beta, grad_weights, None
 
 
-FEWEST = 256  # nodes, from which on the tiles of launches do not depend on their number
-MAX_RECORDINGS = 64  # that graphs share, or that one has of its own; a width of a kernel that changes makes new ones
+MIN_NODES = 256  # nodes, from which on the tiles of launches do not depend on their number
+MAX_RECORDINGS = 64  # of graphs that share them, or of one graph; each new kernel width adds one
 MAX_SHARED_KINDS = 256  # kinds of graphs and signals
 _shared: dict[Any, tuple[set[Any], dict[Any, Recording | None]]] = {}
 
@@ -67,7 +65,7 @@ class RecordedPlan(ActivationPlan):
         self.nodes: int | None = None
         self.known: set[Any] = set()
         self.recordings: dict[Any, Recording | None] = {}
-        if op != "median" and x.dim() == 2 and graph.num_nodes >= FEWEST and is_even(graph):
+        if op != "median" and x.dim() == 2 and graph.num_nodes >= MIN_NODES and is_even(graph):
             self.nodes = graph.num_nodes
             kind = (x.device, x.dtype, x.size(-1), op, closed, shifted, slot_dtype(self.max_degree))
             same = (graph.outgoing is graph.incoming, graph.outgoing_weight is graph.weight, self.column is None)
@@ -111,7 +109,7 @@ class RecordedPlan(ActivationPlan):
         if self.nodes is not None:
             given = (*given, *self.constant)
         if key not in self.recordings:
-            if key not in self.known:  # many a graph is seen once
+            if key not in self.known:  # most graphs appear once
                 if len(self.known) >= MAX_RECORDINGS:
                     self.known.clear()
                     self.recordings.clear()
@@ -144,6 +142,6 @@ def write_gaussian(values: Tensor, sums: Tensor, gamma: Gamma) -> None:
 
 
 def is_even(graph: Graph) -> bool:
-    """Whether each pass over the neighbours is one launch, in which a lane walks each list, in both directions."""
+    """Return true if each pass is one launch, in which one lane walks each list, in both directions."""
     found = [launches(lists, *limits(lists)) for lists in (graph.incoming, graph.outgoing)]
     return all(len(split) == 1 and not split[0].ordered and not split[0].shared for split in found)

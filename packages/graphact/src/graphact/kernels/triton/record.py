@@ -66,7 +66,7 @@ class JitKernel(NamedTuple):
 
 
 class Recording:
-    """What one evaluation does, as it is done.
+    """The allocations, calls and launches of one evaluation.
 
     Args:
         given: the tensors that differ from run to run; they have the numbers 0, 1, ..., and those allocated follow.

@@ -28,7 +28,7 @@ def sum_products(x: Tensor, other: Tensor, lists: Lists) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_products`."""
     x, other, out = x.contiguous(), other.contiguous(), allocate(x.shape, accumulation_dtype(x.dtype), x.device)
     if out.numel():
-        flags = {"own_factor": 1, "other_factor": -1, "adding": False}
+        flags = {"own_sign": 1, "other_sign": -1, "adding": False}
         launch_sums(sum_sq_diff_backward_kernel, out, x, lists, other, x, lists.rowptr, lists.col, **flags)
     return out
 
@@ -43,11 +43,11 @@ def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lis
     # where all edges go both ways, both halves come from one pass
     symmetric = incoming.col.data_ptr() == outgoing.col.data_ptr()
     read = (grad, x, incoming.rowptr, incoming.col)
-    flags = {"own_factor": 1, "other_factor": int(symmetric), "adding": False}
+    flags = {"own_sign": 1, "other_sign": int(symmetric), "adding": False}
     launch_sums(sum_sq_diff_backward_kernel, out, x, incoming, *read, **flags)
     if not symmetric:
         read = (grad, x, outgoing.rowptr, outgoing.col)
-        flags = {"own_factor": 0, "other_factor": 1, "adding": True}
+        flags = {"own_sign": 0, "other_sign": 1, "adding": True}
         launch_sums(sum_sq_diff_backward_kernel, out, x, outgoing, *read, **flags)
     return out.to(x.dtype)
 
@@ -56,9 +56,9 @@ def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lis
 def sum_sq_diff_backward_kernel(
     out, grad, x, rowptr, col, order, count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr,
     wide: tl.constexpr, shared: tl.constexpr, ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr,
-    own_factor: tl.constexpr, other_factor: tl.constexpr, adding: tl.constexpr
+    own_sign: tl.constexpr, other_sign: tl.constexpr, adding: tl.constexpr
 ):  # fmt: skip
-    """``out[i] = sum_j (own_factor grad[i] + other_factor grad[j]) (x[i] - x[j])``.
+    """``out[i] = sum_j (own_sign grad[i] + other_sign grad[j]) (x[i] - x[j])``.
 
     With 1 or 0 for both, this is :func:`graphact.kernels.reference.sum_sq_diff_backward` of incoming edges, of outgoing
     ones or of both; with 1 and -1, ``sum_products``. With ``adding`` the result is added to what is there.
@@ -73,7 +73,7 @@ def sum_sq_diff_backward_kernel(
     own = ((base + node) * columns)[:, None] + column[None, :]
     center = tl.load(x + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
     own_factor = tl.zeros((lanes, block), dtype=wide)
-    if own_factor != 0:
+    if own_sign != 0:
         own_factor = tl.load(grad + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
     total = tl.zeros((lanes, block), dtype=wide)
     for step in range(0, steps, UNROLL):
@@ -85,8 +85,8 @@ def sum_sq_diff_backward_kernel(
             mask = there[:, None] & inside[None, :]
             value = tl.load(x + at, mask=mask, other=0.0).to(wide)
             factor = own_factor
-            if other_factor != 0:
-                factor += other_factor * tl.load(grad + at, mask=mask, other=0.0).to(wide)
+            if other_sign != 0:
+                factor += other_sign * tl.load(grad + at, mask=mask, other=0.0).to(wide)
             total += tl.where(mask, factor * (center - value), 0.0)
     if shared:
         total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)

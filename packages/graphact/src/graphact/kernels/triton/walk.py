@@ -1,4 +1,4 @@
-"""How the programs of a Triton kernel walk the neighbour lists; see `launch.py` for their tiles.
+"""Device functions that walk the neighbour lists; see `launch.py` for the tiles.
 
 Offsets are 64 bits wide.
 """
@@ -51,7 +51,7 @@ def row_of_program(order, count, last, nodes, ordered: tl.constexpr, batched: tl
 
 @triton.jit
 def list_of_row(rowptr, node, alive, closed: tl.constexpr, lanes: tl.constexpr, shared: tl.constexpr):
-    """Where the list of each lane's row begins and ends, where the lane enters it, and the most steps of any lane.
+    """Return begin and end of the list of each lane, the position where it starts, and the most steps of any lane.
 
     In a closed neighbourhood, the position before the first stands for the node itself. A lane without a row has an
     empty list.
@@ -71,7 +71,7 @@ def list_of_row(rowptr, node, alive, closed: tl.constexpr, lanes: tl.constexpr, 
 
 @triton.jit
 def piece_of_list(begin, end, piece: tl.constexpr, lanes: tl.constexpr):
-    """Where the lanes of a program that shares one row enter their piece of its list, its end, and the most steps."""
+    """Return where the lanes that share one row start in their piece of its list, its end, and the most steps."""
     start = begin + tl.program_id(2).to(tl.int64) * piece
     stop = tl.minimum(end, start + piece)
     enter = start + tl.arange(0, lanes)
@@ -137,7 +137,7 @@ def slot_of(index, col, begin, end, node, mask, nodes):
 
 @triton.jit
 def slot_of_own(col, begin, end, node):
-    """How many neighbours have a lower number than the node itself."""
+    """Return the number of neighbours with a lower number than the node itself."""
     low = begin
     high = tl.maximum(begin, end)
     while tl.max((high - low).to(tl.int32), 0) > 0:

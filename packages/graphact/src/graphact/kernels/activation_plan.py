@@ -1,6 +1,6 @@
-"""A whole activation as one function of autograd: all hops and the mixing, without a graph of small steps between them.
+"""A whole activation, all hops and the mixing, as one function of autograd.
 
-On small graphs the host is the cost: what autograd, operators and checks take for each step exceeds the arithmetic.
+On small graphs autograd, operators and checks take longer for each step than the arithmetic.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,17 +20,17 @@ from graphact.kernels.ops import is_differentiated, is_forward_mode
 
 Gamma = Any  # a number, a scalar tensor that is trained, or None: the operation has no width
 Composed = Callable[[Tensor, Tensor, Tensor, Gamma], Tensor]
-MAX_CACHED_PLANS = 64  # that are remembered for a graph
+MAX_CACHED_PLANS = 64  # for each graph
 
 
 class ActivationPlan:
-    """How an activation is evaluated on signals of one shape: pass by pass, with the functions of a backend.
+    """Evaluation of an activation on signals of one shape, pass by pass, with the functions of a backend.
 
-    A backend may have a plan of its own for signals that it handles better in one piece, such as
+    A backend may have its own plan for some signals, such as
     :class:`graphact.kernels.numba.small.SmallPlan`. ``shifted`` tells graph-adaptive from localized over one hop.
     """
 
-    keeps_tensors = True  # what is saved are tensors, which autograd shall know
+    keeps_tensors = True  # saved values are tensors tracked by autograd
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
         self.op, self.closed, self.shifted = op, closed, shifted
@@ -39,10 +39,10 @@ class ActivationPlan:
         self.column = None if graph.diagonal is None else graph.diagonal.detach().unsqueeze(-1)
 
     def forward(self, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma) -> tuple[Tensor, Sequence[Tensor]]:
-        """The result, and what a backward pass needs.
+        """Return the result and the values that the backward pass needs.
 
-        That is, for each hop, its term, the slots of those selected (or the signal that a kernel compared) and, for a
-        kernel whose width is trained, its sums of squared differences.
+        For each hop these are its term, the slots of the selected neighbours (or the signal, for the Gaussian kernel)
+        and, if its width is trained, the sums of squared differences.
         """
         hops, terms, kept, sums = weights.size(0), [], [], []
         signal = self._shift(x) if self.shifted else x
@@ -63,7 +63,7 @@ class ActivationPlan:
     def backward(
         self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Gamma, saved: Any, needs_x: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """The gradients of x, beta, weights and, if it is trained, gamma."""
+        """Return the gradients of x, beta, weights and, if it is trained, gamma."""
         hops = weights.size(0)
         terms, kept, sums = saved[:hops], saved[hops : 2 * hops], saved[2 * hops :]
         mix_backward = (self.backend if hops <= MAX_FUSED_TERMS else reference).mix_backward
@@ -104,7 +104,7 @@ class ActivationPlan:
         return torch.exp(sums * (-0.5 / gamma**2))
 
     def _in_place(self, function: Callable[..., Any], *tensors: Tensor) -> None:
-        """Call a function of torch that changes its first argument; beside backends, no other changes any."""
+        """Call a function of torch that changes its first argument; recorded plans override this."""
         function(*tensors)
 
 
@@ -119,10 +119,10 @@ def gaussian_backward(grad: Tensor, values: Tensor, gamma: Gamma) -> None:
 
 
 def select_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifted: bool) -> ActivationPlan | None:
-    """How to evaluate an activation of ``x`` at once, if it can be.
+    """Return the plan that evaluates an activation of ``x`` as one function of autograd, or None.
 
-    It cannot where torch looks inside, with trained edge weights, in half precision on the CPU, or on the plain
-    reference, which is composed of what torch differentiates by itself.
+    There is none where torch traces or transforms, with trained edge weights, in half precision on the CPU, or on the
+    reference backend, which torch differentiates by itself.
     """
     if not is_plain(x) or is_forward_mode() or graph.weight.requires_grad:
         return None
