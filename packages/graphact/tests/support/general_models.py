@@ -4,37 +4,16 @@ import torch
 from torch import nn
 
 from graphact.nn import GCNN
-from graphact.training import Task, TrainingSettings
-from support.graphs import random_graph
+from graphact.training import TrainingSettings
+from support import tasks
 
 SETTINGS = TrainingSettings(epochs=4, batch_size=9, learning_rate=0.02, weight_decay=0.1)
-GRAPHS = [random_graph(num_nodes=8, seed=seed, dtype=torch.float32).normalize("spectral") for seed in range(2)]
+GRAPHS = [tasks.make_graph(seed) for seed in range(2)]
 
 
 def make_tasks(count, graphs=1, at_node=True, dtype=torch.float32):
-    generator = torch.Generator().manual_seed(5)
-    moved = [graph.to(dtype=dtype) for graph in GRAPHS[:graphs]]
-    tasks = []
-    for number in range(count):
-        inputs = torch.randn(40, 8, 2, generator=generator, dtype=dtype)
-        target = inputs.mean((1, 2), keepdim=True).expand(-1, 8, 1) + inputs[..., :1]
-        tasks.append(
-            Task(
-                name="consensus",
-                graph=moved[number % graphs],
-                inputs=inputs,
-                targets=target[:, number, 0].clone() if at_node else target.clone(),
-                train=torch.arange(20),
-                validation=torch.arange(20, 30),
-                test=torch.arange(30, 40),
-                node=number if at_node else None,
-                out_features=1,
-                loss="mse",
-                metric="rmse",
-                details={},
-            )
-        )
-    return tasks
+    """Tasks with two input features."""
+    return tasks.make_tasks(count, graphs=graphs, at_node=at_node, features=2, dtype=dtype)
 
 
 class Normalized(nn.Module):

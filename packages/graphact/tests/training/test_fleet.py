@@ -9,22 +9,18 @@ import torch
 from graphact import Graph
 from graphact.nn import FIR, GCNN
 from graphact.registry import POINTWISE
-from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training import Fleet, StackedGraphs, TrainingSettings, fit
 from graphact.training.loop import train
 from graphact.training.single import SeparateModels
-from graphact_lab.tasks import Task, consensus_tasks, source_localization_tasks
 from support.activations import PAPER
+from support.tasks import make_graph, make_task, make_tasks
 
-SETTINGS = TrainingSettings(epochs=9, batch_size=150, learning_rate=0.01)
+SETTINGS = TrainingSettings(epochs=13, batch_size=50, learning_rate=0.01)
 
 
-def tasks_with_few_samples(tasks, train_size=600, validation=60, test=60):
-    return [
-        dataclasses.replace(
-            task, train=task.train[:train_size], validation=task.validation[:validation], test=task.test[:test]
-        )
-        for task in tasks
-    ]
+def classification_tasks(count, graphs):
+    """Four classes at a node; an epoch has four steps."""
+    return make_tasks(count, graphs=graphs, samples=400, classes=4, dtype=torch.float64)
 
 
 def make_models(count, **options):
@@ -33,12 +29,7 @@ def make_models(count, **options):
     return [GCNN([1, 3, 2], **options).double() for _ in range(count)]
 
 
-def stacked(models, tasks, **options):
-    """What a fleet trains."""
-    return Fleet(models, tasks, **options, strategy="stacked").batch
-
-
-def histories(batch, **changes):
+def histories(batch, settings):
     """Loss of each model in every step."""
     seen = []
 
@@ -53,125 +44,51 @@ def histories(batch, **changes):
 
         return step
 
-    train(batch, dataclasses.replace(SETTINGS, epochs=13, **changes), make_step=make_step)
+    train(batch, settings, make_step=make_step)
     return torch.stack(seen)
+
+
+def check_histories(models, tasks, **changes):
+    """Compare the losses of stacked models with those of each alone, step by step."""
+    settings = dataclasses.replace(SETTINGS, **changes)
+    alone, seeds = copy.deepcopy(models), [5 + number for number in range(len(models))]
+    together = histories(Fleet(models, tasks, seeds, strategy="stacked").batch, settings)
+    assert len(together) >= 50
+    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
+        single = histories(SeparateModels([model], [task], [seeds[number]]), settings)
+        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("per_feature", [True, False], ids=["per-feature", "shared"])
 @pytest.mark.parametrize("name", [*PAPER, *POINTWISE])
 def test_losses_of_fleet_and_alone_agree_for_fifty_steps(name, per_feature):
-    tasks = tasks_with_few_samples(source_localization_tasks(graphs=2, splits=1, nodes=2, dtype=torch.float64))
     hops = 1 if name.endswith("-l") else 2
     models = make_models(4, activation=name, hops=hops, per_feature=per_feature, learn_gamma=True)
-    alone = [copy.deepcopy(model) for model in models]
-    together = histories(stacked(models, tasks, seeds=[5, 6, 7, 8]))
-    assert len(together) >= 50
-    for number in range(4):
-        single = histories(SeparateModels([alone[number]], [tasks[number]], [5 + number]))
-        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
+    check_histories(models, classification_tasks(4, graphs=2))
+
+
+REGRESSION = {
+    "linear of high order": (lambda: FIR([1, 3, 2], order=12), 1, {}),
+    "high order": (lambda: GCNN([1, 3, 2], order=12, activation="median-ga"), 1, {}),
+    **{
+        f"{name}, several features, decay and schedule": (
+            lambda name=name: GCNN([3, 4, 2], order=[3, 1], activation=name, bias=True, gamma=0.5),
+            3,
+            {"schedule": "cosine", "weight_decay": 0.3},
+        )
+        for name in ("max-ga", "kernel-ga", "relu")
+    },
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["fir", "gcnn"])
-def test_regression_at_all_nodes_with_high_order(model):
-    tasks = tasks_with_few_samples(consensus_tasks(graphs=2, splits=1, dtype=torch.float64), 300, 30, 30)
+@pytest.mark.parametrize("name", REGRESSION)
+def test_losses_of_regression_at_all_nodes(name):
+    make, features, changes = REGRESSION[name]
+    tasks = make_tasks(2, graphs=2, at_node=False, samples=400, features=features, dtype=torch.float64)
     torch.manual_seed(2)
-    models = [
-        FIR([1, 3, 2], order=12).double()
-        if model == "fir"
-        else GCNN([1, 3, 2], order=12, activation="median-ga").double()
-        for _ in tasks
-    ]
-    alone = [copy.deepcopy(model) for model in models]
-    together = histories(stacked(models, tasks))
-    for number in range(2):
-        single = histories(SeparateModels([alone[number]], [tasks[number]], [number]))
-        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("activation", ["max-ga", "kernel-ga", "relu"])
-def test_several_input_features_with_decay_and_schedule(activation):
-    tasks = tasks_with_few_samples(consensus_tasks(graphs=2, splits=1, dtype=torch.float64), 300, 30, 30)
-    tasks = [
-        dataclasses.replace(task, inputs=torch.cat([task.inputs, task.inputs.square(), task.inputs.abs()], dim=-1))
-        for task in tasks
-    ]
-    torch.manual_seed(4)
-    models = [GCNN([3, 4, 2], order=[3, 1], activation=activation, bias=True, gamma=0.5).double() for _ in tasks]
-    alone = [copy.deepcopy(model) for model in models]
-    options = {"schedule": "cosine", "weight_decay": 0.3}
-    together = histories(stacked(models, tasks), **options)
-    for number in range(2):
-        single = histories(SeparateModels([alone[number]], [tasks[number]], [number]), **options)
-        torch.testing.assert_close(together[:, number], single[:, 0], rtol=0, atol=1e-9)
-
-
-@pytest.mark.slow
-def test_results_equal_those_of_fit_and_are_written_back():
-    tasks = tasks_with_few_samples(source_localization_tasks(graphs=1, splits=2, nodes=2, dtype=torch.float64))
-    models = make_models(4)
-    alone = [copy.deepcopy(model) for model in models]
-    result = Fleet(models, tasks, seeds=[1, 2, 3, 4]).train(SETTINGS)
-    for number in range(4):
-        single = fit(alone[number], tasks[number], SETTINGS, seed=number + 1)
-        assert result.test[number] == pytest.approx(single.test)
-        assert result.validation[number] == pytest.approx(single.validation)
-        assert result.best_epoch[number] == single.best_epoch
-        for ours, theirs in zip(models[number].parameters(), alone[number].parameters(), strict=True):
-            torch.testing.assert_close(ours, theirs)
-
-
-def tiny_task(graph, **changes):
-    inputs = torch.randn(20, graph.num_nodes, 1)
-    options = {
-        "name": "consensus",
-        "graph": graph,
-        "inputs": inputs,
-        "targets": inputs.mean(1, keepdim=True).expand_as(inputs).clone(),
-        "train": torch.arange(12),
-        "validation": torch.arange(12, 16),
-        "test": torch.arange(16, 20),
-        "node": None,
-        "out_features": 1,
-        "loss": "mse",
-        "metric": "rmse",
-        "details": {},
-    }
-    return Task(**{**options, **changes})
-
-
-def frozen(model):
-    model.filters[0].taps.requires_grad_(False)
-    return model
-
-
-@pytest.mark.parametrize("kind", ["directed", "laplacian", "large"])
-def test_graphs_without_an_eigenbasis_and_large_ones(kind):
-    generator = torch.Generator().manual_seed(3)
-    if kind == "directed":
-        graphs = [
-            Graph.from_dense(torch.rand(6, 6, generator=generator).bernoulli(0.4, generator=generator)) for _ in "ab"
-        ]
-    elif kind == "laplacian":
-        graphs = [
-            Graph.stochastic_block_model([4, 4], 0.6, 0.3, generator=generator).normalize("laplacian") for _ in "ab"
-        ]
-    else:
-        graphs = [
-            Graph.stochastic_block_model([300], 0.02, 0.0, generator=generator).normalize("laplacian") for _ in "ab"
-        ]
-        graphs = [
-            Graph.from_edge_index(*graph.to_edge_index(), graph.num_nodes).normalize("spectral") for graph in graphs
-        ]
-    tasks = [tiny_task(graph.to(dtype=torch.float32)) for graph in graphs]
-    tasks = [task.to(dtype=torch.float64) for task in tasks]
-    models = [GCNN([1, 3, 2], order=2, activation="max-ga", hops=2).double() for _ in tasks]
-    fleet = Fleet(models, tasks)
-    outputs = fleet.forward(fleet.inputs[fleet.owner])
-    for number, (model, task) in enumerate(zip(models, tasks, strict=True)):
-        torch.testing.assert_close(outputs[number], model(task.inputs, task.graph))
+    check_histories([make().double() for _ in tasks], tasks, **changes)
 
 
 SMALL_GRAPHS = {
@@ -193,16 +110,11 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
     """Three models on two graphs. Adam enlarges rounding where a gradient is zero, so not to the last digit."""
     rng = torch.Generator().manual_seed(1)
     graphs, settings = [SMALL_GRAPHS[kind](rng) for _ in "ab"], TrainingSettings(2, 5, 0.01, weight_decay=0.1)
-    tasks = []
-    for number, graph in enumerate([graphs[0], graphs[1], graphs[0]]):
-        inputs = torch.randn(20, graph.num_nodes, features[0], generator=rng)
-        changes = {
-            "inputs": inputs,
-            "targets": inputs.mean((1, 2), keepdim=True).expand(-1, graph.num_nodes, 1).clone(),
-        }
-        if at_a_node:
-            changes |= {"targets": inputs.mean((1, 2)), "node": number + 1}
-        tasks.append(tiny_task(graph, **changes).to(dtype=torch.float64))
+    options = {"samples": 20, "features": features[0], "dtype": torch.float64}
+    tasks = [
+        make_task(graph, seed=number, node=number + 1 if at_a_node else None, **options)
+        for number, graph in enumerate([graphs[0], graphs[1], graphs[0]])
+    ]
     for activation, hops in (("max-ga", 2), ("median-l", 1), ("kernel-ga", 2), ("relu", 1)):
         options = {"order": 3, "activation": activation, "hops": hops, "bias": kind != "directed", "gamma": 2.0}
         torch.manual_seed(0)
@@ -217,77 +129,6 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
                 torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
-def test_models_do_not_influence_each_other():
-    tasks = tasks_with_few_samples(source_localization_tasks(graphs=1, splits=1, nodes=2, dtype=torch.float64))
-    models = make_models(2)
-    twin = [copy.deepcopy(models[0]), make_models(3)[2]]
-    first = Fleet(models, tasks).train(TrainingSettings(epochs=2, batch_size=200))
-    second = Fleet(twin, tasks).train(TrainingSettings(epochs=2, batch_size=200))
-    assert first.test[0] == second.test[0]
-    assert all(torch.equal(a, b) for a, b in zip(models[0].parameters(), twin[0].parameters(), strict=True))
-
-
-def test_a_fleet_computes_in_the_precision_it_is_told():
-    graph = Graph.from_dense(torch.rand(4, 4)).normalize("spectral")
-    inputs = torch.randn(20, 4, 1).to(torch.float32)
-    tasks = [tiny_task(graph, inputs=inputs, targets=inputs.clone())]
-    for dtype in (torch.float64, None):
-        fleet = Fleet([GCNN([1, 2])], tasks, dtype=dtype)
-        expected = dtype or torch.float32
-        assert (fleet.inputs.dtype, fleet.parameters[0].dtype) == (expected, expected)
-        assert fleet.losses(torch.arange(3).unsqueeze(0)).dtype == expected
-
-
-def test_link_loss_evaluation_uses_the_other_graphs():
-    from graphact.training import StackedGraphs
-
-    tasks = tasks_with_few_samples(consensus_tasks(graphs=1, splits=1, dtype=torch.float64), 100, 20, 20)
-    model = GCNN([1, 3], order=4, activation="max-ga").double()
-    fleet = Fleet([model], tasks)
-    thin = tasks[0].graph.drop_edges(0.2, generator=torch.Generator().manual_seed(0))
-    metric = fleet.metric("test", StackedGraphs([thin]))
-    outputs = model(tasks[0].inputs[tasks[0].test], thin)
-    expected = (outputs - tasks[0].targets[tasks[0].test]).square().mean().sqrt()
-    torch.testing.assert_close(metric[0], expected.detach())
-
-
-@pytest.mark.parametrize(
-    ("models", "tasks", "message"),
-    [
-        (lambda: [], lambda: [], "equally many and at least one, got 0 and 0"),
-        (lambda: make_models(1), lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2, "got 1 and 2"),
-        (
-            lambda: [GCNN([1, 2]), GCNN([1, 3])],
-            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
-            "models must have one configuration",
-        ),
-        (
-            lambda: [GCNN([1, 2]), GCNN([1, 2])],
-            lambda: [tiny_task(Graph.from_dense(torch.ones(n, n))) for n in (3, 4)],
-            "inputs of the tasks must have one shape",
-        ),
-        (
-            lambda: [frozen(GCNN([1, 2])), GCNN([1, 2])],
-            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
-            r"one configuration, got filters.0.taps as untrained \(3, 1, 2\) in the first and as trained",
-        ),
-        (
-            lambda: [GCNN([1, 2])] * 2,
-            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
-            "models must not share parameters, got filters.0.taps in 0 and 1",
-        ),
-        (
-            lambda: [GCNN([1, 2], activation="max-ga"), GCNN([1, 2], activation="median-ga")],
-            lambda: [tiny_task(Graph.from_dense(torch.ones(3, 3)))] * 2,
-            "models must have one configuration",
-        ),
-    ],
-)
-def test_bad_fleets(models, tasks, message):
-    with pytest.raises(ValueError, match=message):
-        Fleet(models(), tasks())
-
-
 EVERY = [*((name, 1) for name in POINTWISE), *((name, hops) for name in ("max-l", "median-l") for hops in (2, 3, 4))]
 
 
@@ -298,10 +139,10 @@ def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops,
     """Every model ends with parameters of its own: those that training it alone gives, to the last digits."""
     rng = torch.Generator().manual_seed(4)
     graphs = [SMALL_GRAPHS["undirected"](rng) for _ in "ab"]
-    tasks = []
-    for number, graph in enumerate([graphs[0], graphs[1], graphs[0]]):
-        changes = {"targets": torch.randn(20, generator=rng), "node": number + 1} if at_a_node else {}
-        tasks.append(tiny_task(graph, **changes).to(dtype=torch.float64))
+    tasks = [
+        make_task(graph, seed=number, node=number + 1 if at_a_node else None, samples=20, dtype=torch.float64)
+        for number, graph in enumerate([graphs[0], graphs[1], graphs[0]])
+    ]
     torch.manual_seed(0)
     options = {"activation": name, "hops": hops, "bias": True, "per_feature": per_feature, "start": "uniform"}
     options["closed"] = hops == 3
@@ -320,12 +161,67 @@ def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops,
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
-def test_lost_links_change_the_hops_of_localized_activations():
-    from graphact.training import StackedGraphs
+def test_models_do_not_influence_each_other():
+    tasks, models = classification_tasks(2, graphs=1), make_models(2)
+    twin = [copy.deepcopy(models[0]), make_models(3)[2]]
+    settings = TrainingSettings(epochs=2, batch_size=50)
+    first, second = (Fleet(each, tasks).train(settings) for each in (models, twin))
+    assert first.test[0] == second.test[0]
+    assert all(torch.equal(a, b) for a, b in zip(models[0].parameters(), twin[0].parameters(), strict=True))
 
-    tasks = tasks_with_few_samples(consensus_tasks(graphs=1, splits=1, dtype=torch.float64), 100, 20, 20)
-    model = GCNN([1, 3], order=2, activation="median-l", hops=2, start="uniform").double()
-    fleet = Fleet([model], tasks)
-    thin = tasks[0].graph.drop_edges(0.8, generator=torch.Generator().manual_seed(0))
-    expected = (model(tasks[0].inputs[tasks[0].test], thin) - tasks[0].targets[tasks[0].test]).square().mean().sqrt()
-    torch.testing.assert_close(fleet.metric("test", StackedGraphs([thin]))[0], expected.detach())
+
+@pytest.mark.parametrize("dtype", [torch.float64, None])
+def test_a_fleet_computes_in_the_precision_it_is_told(dtype):
+    fleet = Fleet([GCNN([1, 2])], [make_task()], dtype=dtype)
+    found = {fleet.inputs.dtype, fleet.parameters[0].dtype, fleet.losses(torch.arange(3).unsqueeze(0)).dtype}
+    assert found == {dtype or torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("options", "drop"),
+    [
+        ({"order": 4, "activation": "max-ga"}, 0.2),
+        ({"order": 2, "activation": "median-l", "hops": 2, "start": "uniform"}, 0.8),
+    ],
+)
+def test_other_graphs_change_shifts_and_hops(options, drop):
+    task, model = make_task(make_graph(sizes=(20, 20)), dtype=torch.float64), GCNN([1, 3], **options).double()
+    thin = task.graph.drop_edges(drop, generator=torch.Generator().manual_seed(0))
+    expected = (model(task.inputs[task.test], thin) - task.targets[task.test]).square().mean().sqrt()
+    torch.testing.assert_close(Fleet([model], [task]).metric("test", StackedGraphs([thin]))[0], expected.detach())
+
+
+def with_frozen_taps(model):
+    model.filters[0].taps.requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("models", "sizes", "message"),
+    [
+        (lambda: [], [], "equally many and at least one, got 0 and 0"),
+        (lambda: make_models(1), [3, 3], "got 1 and 2"),
+        (lambda: [GCNN([1, 2]), GCNN([1, 3])], [3, 3], "models must have one configuration"),
+        (lambda: [GCNN([1, 2]), GCNN([1, 2])], [3, 4], "inputs of the tasks must have one shape"),
+        (
+            lambda: [with_frozen_taps(GCNN([1, 2])), GCNN([1, 2])],
+            [3, 3],
+            r"one configuration, got filters.0.taps as untrained \(3, 1, 2\) in the first and as trained",
+        ),
+        (lambda: [GCNN([1, 2])] * 2, [3, 3], "models must not share parameters, got filters.0.taps in 0 and 1"),
+        (
+            lambda: [GCNN([1, 2], activation=name) for name in ("max-ga", "median-ga")],
+            [3, 3],
+            "models must have one configuration",
+        ),
+    ],
+)
+def test_bad_fleets(models, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        Fleet(models(), [make_task(Graph.from_dense(torch.ones(size, size))) for size in sizes])
+
+
+@pytest.mark.parametrize("seeds", [[3], [1, 2, 3]])
+def test_a_fleet_needs_a_seed_for_each_model(seeds):
+    with pytest.raises(ValueError, match=f"seeds must have one number for each of the 2 models, got {len(seeds)}"):
+        Fleet(make_models(2), classification_tasks(2, graphs=1), seeds)

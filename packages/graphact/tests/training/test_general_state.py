@@ -22,28 +22,34 @@ from support.general_models import (
 )
 
 
-@pytest.mark.parametrize("make", [OwnMean, Dropped, Tied], ids=lambda make: make.__name__)
+def make_stacked():
+    return GCNN([2, 3], activation="median-ga")
+
+
+@pytest.mark.parametrize("make", [make_stacked, OwnMean, Dropped, Tied], ids=lambda make: make.__name__)
 def test_a_resumed_fleet_equals_an_undisturbed_one(make, tmp_path):
     tasks, path = make_tasks(3), tmp_path / "checkpoint.safetensors"
     torch.manual_seed(0)
-    models = [make() for _ in tasks]
-    undisturbed = copy.deepcopy(models)
+    before = [make() for _ in tasks]
+    undisturbed = copy.deepcopy(before)
     expected = Fleet(undisturbed, tasks).train(SETTINGS)
+    assert expected.seconds_before == 0
+    for stop in (1, 3):
+        models, seen = copy.deepcopy(before), []
 
-    def die(epoch, epochs, loss):
-        if epoch == 2:
-            raise KeyboardInterrupt
+        def die(epoch, epochs, loss, stop=stop):
+            if epoch == stop:
+                raise KeyboardInterrupt
 
-    fleet, before = Fleet(models, tasks), copy.deepcopy(models)
-    with pytest.raises(KeyboardInterrupt):
-        fleet.train(SETTINGS, progress=die, checkpoint=path, every=lambda: True)
-    for model, start in zip(models, before, strict=True):
-        compare(model, start, "loop")
-    seen = []
+        with pytest.raises(KeyboardInterrupt):
+            Fleet(models, tasks).train(SETTINGS, progress=die, checkpoint=path, every=lambda: True)
+        for model, start in zip(models, before, strict=True):
+            compare(model, start, "loop")
     models = copy.deepcopy(before)
     resumed = Fleet(models, tasks).train(SETTINGS, checkpoint=path, progress=lambda epoch, *_: seen.append(epoch))
-    assert seen == [3, 4]  # the checkpoint of the second epoch was written before the stop
+    assert seen == [4]  # the checkpoint of the third epoch was written before the stop
     assert resumed == expected
+    assert resumed.seconds_before > 0
     for model, other in zip(models, undisturbed, strict=True):
         compare(model, other, "loop")
 

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
+from graphact.training.loop import train
 from graphact.training.randomness import epoch_order, random_stream
-from graphact_lab.tasks import consensus_tasks, source_localization, source_localization_tasks
+from support.tasks import make_task, make_tasks
 
 
 def test_every_order_is_a_permutation_and_all_differ():
@@ -96,8 +99,6 @@ class Scripted:
 
 
 def run(script, patience=None, higher_is_better=True):
-    from graphact.training.loop import train
-
     batch = Scripted(script, higher_is_better)
     return batch, train(batch, TrainingSettings(epochs=len(script), batch_size=4, patience=patience))
 
@@ -122,63 +123,33 @@ def test_patience_is_counted_for_each_model():
     assert batch.calls == 6
 
 
-def test_a_resumed_fleet_equals_an_undisturbed_one(tmp_path):
-    tasks = source_localization_tasks(graphs=1, splits=2, nodes=1)
-    torch.manual_seed(0)
-    models = [GCNN([1, 3], out_features=4, activation="median-ga") for _ in tasks]
-    settings = TrainingSettings(epochs=6, batch_size=300)
-    undisturbed = Fleet(copy.deepcopy(models), tasks).train(settings)
-    path = tmp_path / "checkpoint.safetensors"
-
-    class KilledError(Exception):
-        pass
-
-    def die_after(limit):
-        def progress(epoch, epochs, loss):
-            if epoch == limit:
-                raise KilledError
-
-        return progress
-
-    for limit in (2, 3, 5):
-        with pytest.raises(KilledError):
-            Fleet(copy.deepcopy(models), tasks).train(
-                settings, progress=die_after(limit), checkpoint=path, every=lambda: True
-            )
-    resumed = Fleet(copy.deepcopy(models), tasks).train(settings, checkpoint=path)
-    assert resumed == undisturbed
-    assert undisturbed.seconds_before == 0 < resumed.seconds_before
+SETTINGS = TrainingSettings(epochs=3, batch_size=10)
+MODEL = {"out_features": 4, "activation": "max-ga"}
 
 
-@pytest.mark.parametrize("change", [{"learning_rate": 0.5}, {"batch_size": 100}, {"weight_decay": 0.1}])
-def test_a_checkpoint_of_other_settings_is_ignored(change, tmp_path):
-    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
-    model = GCNN([1, 3], out_features=4)
-    settings = TrainingSettings(epochs=2, batch_size=500)
-    path = tmp_path / "checkpoint.safetensors"
-    Fleet([copy.deepcopy(model)], tasks).train(replace(settings, **change), checkpoint=path, every=lambda: True)
-    expected = Fleet([copy.deepcopy(model)], tasks).train(settings)
-    assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
+def classes(count):
+    return make_tasks(count, samples=80, classes=4)
 
 
-@pytest.mark.parametrize("change", ["seeds", "activation", "samples", "graph", "fewer epochs", "damaged"])
+CHANGES = ("seeds", "activation", "other width", "samples", "graph", "fewer epochs", "damaged", "empty", "garbage")
+CHANGED_SETTINGS = {"learning_rate": 0.5, "batch_size": 20, "weight_decay": 0.1}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *CHANGED_SETTINGS])
 def test_a_checkpoint_of_another_run_changes_nothing(change, tmp_path):
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
-
-    tasks = source_localization_tasks(graphs=1, splits=2, nodes=1)
+    tasks, seeds, settings, path = classes(2), [5, 6], SETTINGS, tmp_path / "checkpoint.safetensors"
     torch.manual_seed(0)
-    models = [GCNN([1, 3], out_features=4, activation="max-ga") for _ in tasks]
-    settings, path = TrainingSettings(epochs=3, batch_size=500), tmp_path / "checkpoint.safetensors"
-    Fleet(copy.deepcopy(models), tasks, [5, 6]).train(settings, checkpoint=path, every=lambda: True)
-    seeds = [5, 6]
+    models = [GCNN([1, 3], **MODEL) for _ in tasks]
+    Fleet(copy.deepcopy(models), tasks, seeds).train(settings, checkpoint=path, every=lambda: True)
     if change == "seeds":
         seeds = [6, 5]
     elif change == "activation":
-        others = [GCNN([1, 3], out_features=4, activation="median-ga") for _ in tasks]
+        others = [GCNN([1, 3], **{**MODEL, "activation": "median-ga"}) for _ in tasks]
         for other, model in zip(others, models, strict=True):
             other.load_state_dict(model.state_dict())
         models = others
+    elif change == "other width":
+        models = [GCNN([1, 5], **MODEL) for _ in tasks]
     elif change == "samples":
         tasks = [replace(task, train=task.train.flip(0)) for task in tasks]
     elif change == "graph":
@@ -186,10 +157,14 @@ def test_a_checkpoint_of_another_run_changes_nothing(change, tmp_path):
         tasks = [replace(task, graph=graph) for task in tasks]
     elif change == "fewer epochs":
         settings = replace(settings, epochs=2)
-    else:
+    elif change == "damaged":
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata()
         save_file({**load_file(path), "2.best": torch.zeros(7)}, path, metadata)
+    elif change in ("empty", "garbage"):
+        path.write_bytes(b"garbage" * 10 * (change == "garbage"))
+    else:
+        settings = replace(settings, **{change: CHANGED_SETTINGS[change]})
     expected = Fleet(copy.deepcopy(models), tasks, seeds).train(settings)
     found = Fleet(copy.deepcopy(models), tasks, seeds).train(settings, checkpoint=path)
     assert found == expected
@@ -197,28 +172,18 @@ def test_a_checkpoint_of_another_run_changes_nothing(change, tmp_path):
 
 
 def test_the_time_before_interruptions_adds_up(tmp_path, monkeypatch):
-    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
-    model, path = GCNN([1, 3], out_features=4), tmp_path / "checkpoint.safetensors"
+    tasks, model, path = classes(1), GCNN([1, 3], **MODEL), tmp_path / "checkpoint.safetensors"
     clock = itertools.count(0.0, 10.0)  # ten seconds from each look to the next
     monkeypatch.setattr("graphact.training.loop.time.perf_counter", lambda: next(clock))
     for epochs, before in ((1, 0.0), (2, 10.0), (3, 20.0)):
-        settings = TrainingSettings(epochs=epochs, batch_size=500)
+        settings = replace(SETTINGS, epochs=epochs)
         found = Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path, every=lambda: True)
         assert found.seconds_before == before
 
 
-@pytest.mark.parametrize("seeds", [[3], [1, 2, 3]])
-def test_a_fleet_needs_a_seed_for_each_model(seeds):
-    tasks = source_localization_tasks(graphs=1, splits=2, nodes=1)
-    with pytest.raises(ValueError, match=f"seeds must have one number for each of the 2 models, got {len(seeds)}"):
-        Fleet([GCNN([1, 3], out_features=4) for _ in tasks], tasks, seeds)
-
-
 @pytest.mark.parametrize(("schedule", "goes_on"), [("constant", True), ("cosine", False)])
 def test_a_checkpoint_goes_on_to_more_epochs_where_they_do_not_change_the_steps(schedule, goes_on, tmp_path):
-    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
-    model = GCNN([1, 3], out_features=4)
-    settings = TrainingSettings(epochs=2, batch_size=500, schedule=schedule)
+    tasks, model, settings = classes(1), GCNN([1, 3], **MODEL), replace(SETTINGS, epochs=2, schedule=schedule)
     path = tmp_path / "checkpoint.safetensors"
     Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path, every=lambda: True)
     seen = []
@@ -230,25 +195,10 @@ def test_a_checkpoint_goes_on_to_more_epochs_where_they_do_not_change_the_steps(
     assert result == Fleet([copy.deepcopy(model)], tasks).train(longer)
 
 
-def test_a_damaged_or_foreign_checkpoint_is_ignored(tmp_path):
-    tasks = source_localization_tasks(graphs=1, splits=1, nodes=1)
-    model = GCNN([1, 3], out_features=4)
-    settings = TrainingSettings(epochs=1, batch_size=500)
-    expected = Fleet([copy.deepcopy(model)], tasks).train(settings)
-    for content in (b"", b"garbage" * 10):
-        path = tmp_path / "checkpoint.safetensors"
-        path.write_bytes(content)
-        assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
-    path.unlink()
-    Fleet([GCNN([1, 5], out_features=4)], tasks).train(settings, checkpoint=path, every=lambda: True)
-    assert Fleet([copy.deepcopy(model)], tasks).train(settings, checkpoint=path) == expected
-
-
 def test_fit_trains_and_leaves_the_best_parameters():
     torch.manual_seed(0)
-    task = source_localization()
-    model, losses = GCNN([1, 8], out_features=4, bias=True), []
-    settings = TrainingSettings(epochs=15, learning_rate=0.02)
+    (task,), model, losses = classes(1), GCNN([1, 8], out_features=4, bias=True), []
+    settings = TrainingSettings(epochs=15, learning_rate=0.02, batch_size=10)
     result = fit(model, task, settings, progress=lambda epoch, epochs, loss: losses.append(loss))
     assert losses[-1] < losses[0]
     assert result.metric == "accuracy"
@@ -266,6 +216,9 @@ def test_fit_trains_and_leaves_the_best_parameters():
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0, got 0.0"),
         ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"schedule": "linear"}, "schedule must be one of 'constant', 'cosine', got 'linear'"),
+        ({"weight_decay": -1.0}, "weight_decay must be a number from 0, got -1.0"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a number from 0, got nan"),
     ],
 )
 def test_bad_settings(options, message):
@@ -274,15 +227,15 @@ def test_bad_settings(options, message):
 
 
 def test_a_model_that_diverges_has_no_result():
-    rmse = consensus_tasks(graphs=1, splits=2)
-    networks = [GCNN([1, 3], order=1) for _ in rmse]
+    tasks = make_tasks(2, at_node=False)
+    networks = [GCNN([1, 3], order=1) for _ in tasks]
     with torch.no_grad():
         networks[1].readout.bias.fill_(float("nan"))
-    result = Fleet(copy.deepcopy(networks), rmse).train(TrainingSettings(epochs=2, batch_size=1000))
+    result = Fleet(copy.deepcopy(networks), tasks).train(TrainingSettings(epochs=2))
     assert math.isfinite(result.test[0])
     assert math.isnan(result.test[1])
     assert result.best_epoch[1] == 0
-    alone = fit(networks[1], rmse[1], TrainingSettings(epochs=1, batch_size=1000))
+    alone = fit(networks[1], tasks[1], TrainingSettings(epochs=1))
     assert math.isnan(alone.test)
 
 
@@ -298,8 +251,8 @@ def test_fit_restores_running_means_with_the_parameters():
             return self.last(self.norm(hidden.flatten(0, 1)).view(hidden.shape))
 
     torch.manual_seed(0)
-    task, model = source_localization(), Normalized()
-    result = fit(model, task, TrainingSettings(epochs=8, learning_rate=0.05))
+    (task,), model = classes(1), Normalized()
+    result = fit(model, task, TrainingSettings(epochs=8, learning_rate=0.05, batch_size=20))
     model.eval()
     with torch.no_grad():
         right = task.read(model(task.inputs[task.validation], task.graph)).argmax(-1) == task.targets[task.validation]
@@ -307,7 +260,7 @@ def test_fit_restores_running_means_with_the_parameters():
 
 
 def test_fit_shows_a_bar_on_request(capsys):
-    fit(GCNN([1, 2], out_features=4), source_localization(), TrainingSettings(epochs=2, batch_size=500), progress=True)
+    fit(GCNN([1, 2]), make_task(), TrainingSettings(epochs=2), progress=True)
     shown = capsys.readouterr().out
     assert "2/2" in shown
     assert "loss" in shown

@@ -1,16 +1,14 @@
-"""How many threads training takes: real steps, timed by a clock that counts what a step costs with each number."""
+"""Threads of training: real steps, timed by a clock that counts the cost of a step with each number of threads."""
 
 import pytest
 import torch
 
-from graphact.cli import main
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings
-from graphact.training import threads as module
 from graphact.training.threads import measured_threads, timed
-from graphact_lab.tasks import source_localization_tasks
+from support.tasks import make_task
 
-SETTINGS = TrainingSettings(epochs=4, batch_size=100)
+SETTINGS = TrainingSettings(epochs=4, batch_size=20)
 
 
 class Clock:
@@ -113,8 +111,7 @@ def test_an_error_leaves_the_number_as_it_was():
 
 def small_fleet():
     torch.manual_seed(3)
-    task = source_localization_tasks(graphs=1, splits=1)[0]
-    return Fleet([GCNN([1, 4], order=2, activation="max-ga", out_features=task.out_features)], [task], [5])
+    return Fleet([GCNN([1, 4], order=2, activation="max-ga")], [make_task(samples=200)], [5])
 
 
 @pytest.mark.parametrize("fastest", [1, 2])
@@ -131,31 +128,3 @@ def test_a_fleet_ends_alike_with_either(fastest):
     with measured_threads(clock):
         assert small_fleet().train(SETTINGS) == plain
         assert torch.get_num_threads() == fastest
-
-
-def numbers_set(monkeypatch):
-    """The numbers of threads that torch is told, in order; it is told them."""
-    told, plain = [], torch.set_num_threads
-    monkeypatch.setattr(torch, "set_num_threads", lambda number: (told.append(number), plain(number)))
-    return told
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variables", "options", "expected"),
-    [
-        ({}, [], {1, 2}),
-        ({"OMP_NUM_THREADS": "2"}, [], set()),
-        ({"MKL_NUM_THREADS": "2"}, [], set()),
-        ({}, ["--threads", "1"], {1}),
-    ],
-)
-def test_a_run_measures_unless_it_is_told(monkeypatch, tmp_path, capsys, variables, options, expected):
-    for name in module.VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    told = numbers_set(monkeypatch)
-    words = ["source-localization", "--preset", "smoke", "--activation", "relu", "--device", "cpu", "--rows-only"]
-    assert main(["run", *words, "--out", str(tmp_path), *options]) == 0
-    assert set(told) == expected

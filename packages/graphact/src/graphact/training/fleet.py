@@ -79,11 +79,15 @@ class Fleet:
         UnsupportedModelError: the strategy that was asked for is impossible.
 
     Example:
+        >>> import torch
+        >>> from graphact import Graph
         >>> from graphact.nn import GCNN
-        >>> from graphact_lab.tasks import source_localization_tasks
-        >>> from graphact.training import Fleet, TrainingSettings
-        >>> tasks = source_localization_tasks(graphs=1, splits=2, nodes=2)
-        >>> fleet = Fleet([GCNN([1, 4], out_features=4) for _ in tasks], tasks)
+        >>> from graphact.training import Fleet, Task, TrainingSettings
+        >>> graph = Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> x = torch.rand(60, 20, 1)
+        >>> splits = torch.arange(60).split([40, 10, 10])
+        >>> tasks = [Task("copy a node", graph, x, x[:, node, 0], *splits, node=node) for node in range(4)]
+        >>> fleet = Fleet([GCNN([1, 4]) for _ in tasks], tasks)
         >>> fleet.strategy
         'stacked'
         >>> len(fleet.train(TrainingSettings(epochs=1)).test)

@@ -1,4 +1,4 @@
-"""Training models of any kind one after another: :func:`fit` for one of them, and the loop of a fleet."""
+"""Training of models of any kind one after another: :func:`fit` for one, and the loop strategy of a fleet."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -65,11 +65,15 @@ def fit(
 
     Example:
         >>> import torch
+        >>> from graphact import Graph
         >>> from graphact.nn import GCNN
-        >>> from graphact_lab.tasks import consensus
-        >>> from graphact.training import TrainingSettings, fit
+        >>> from graphact.training import Task, TrainingSettings, fit
+        >>> graph = Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
+        >>> x = torch.rand(60, 20, 1)
+        >>> train, validation, test = torch.arange(60).split([40, 10, 10])
+        >>> task = Task("copy", graph, x, x, train, validation, test)
         >>> model = GCNN([1, 4], order=3, activation="max-ga")
-        >>> result = fit(model, consensus(), TrainingSettings(epochs=2))
+        >>> result = fit(model, task, TrainingSettings(epochs=50, batch_size=20, learning_rate=0.01))
         >>> result.test < 1.0
         True
     """

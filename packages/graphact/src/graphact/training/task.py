@@ -1,7 +1,7 @@
-"""A learning problem as data: graph, signals, targets, splits; losses and metrics by name, also for a fleet at once."""
+"""Learning problems as data: graph, signals, targets, splits; losses and metrics by name, for one model or a fleet."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -49,7 +49,7 @@ def metric_of(name: str, outputs: Tensor, targets: Tensor, *, leading: int = 0) 
 
     Arguments and shapes are those of :func:`loss_of`. Where an answer holds NaN or infinity, as those of a model
     that has diverged do, and without samples, the result is NaN. The metric of several batches is not the mean of their
-    metrics: give all samples at once.
+    metrics: give it all samples together.
 
     Example:
         >>> import torch
@@ -156,11 +156,11 @@ class Task:
     train: Tensor
     validation: Tensor
     test: Tensor
-    node: int | None
-    out_features: int
-    loss: str
-    metric: str
-    details: Mapping[str, Any]
+    node: int | None = None
+    out_features: int = 1
+    loss: str = "mse"
+    metric: str = "rmse"
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_graph("graph", self.graph)
@@ -206,7 +206,7 @@ class Task:
 
 
 def check_finite(name: str, values: Tensor) -> None:
-    """Raise if a sample holds NaN or infinity: training would end in NaN without a word."""
+    """Raise if a sample holds NaN or infinity: training would end in NaN without an error."""
     bad = ~values.isfinite()
     if bool(bad.any()):
         index = bad.nonzero()[0].tolist()
