@@ -133,7 +133,7 @@ def test_a_reader_that_stands_still_stops_no_run(folders):
         while not (lost := fetch_status(address)["totals"]["events_lost"]):
             assert time.monotonic() < until
             time.sleep(0.1)
-        assert any("standard output is not read: " in line for line in fetch_status(address)["trouble"])
+        assert any("standard output is not read, or its disk is full: " in line for line in fetch_status(address)["trouble"])
         told = daemon.next_event("lost")
         assert told["count"] >= lost
         while "is not read" in str(fetch_status(address)["trouble"]):  # until it is read again, whatever was lost since
