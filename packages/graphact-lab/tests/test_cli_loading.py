@@ -13,7 +13,7 @@ from graphact import commands
 from graphact.cli import COMMANDS, main
 from graphact.commands.parser import Command, CommandParser
 from graphact_agents.command import COMMANDS as SUBCOMMANDS
-from graphact_agents.command import Command as AgentsCommand
+from graphact_agents.command import Subcommand as AgentsCommand
 
 HEAVY = {"torch", "numpy", "scipy", "pandas", "matplotlib", "numba", "triton", "rich", "jinja2", "safetensors"}
 CODE = f"""

@@ -81,7 +81,8 @@ def serve(
 
         def ask() -> Status:
             found = agent.status(transport, encrypted)
-            lost = [f"standard output is not read, or its disk is full: {events.untold} events were lost"] * bool(events.untold)
+            reason = "standard output is not read, or its disk is full"
+            lost = [f"{reason}: {events.untold} events were lost"] * bool(events.untold)
             return replace(found, totals={**found.totals, "events_lost": events.lost}, trouble=[*found.trouble, *lost])
 
         ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}

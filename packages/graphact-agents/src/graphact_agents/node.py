@@ -37,11 +37,11 @@ from graphact_agents.program import AnyProgram, Exchange, Received
 from graphact_agents.runs import (
     Archive,
     Counters,
-    Entry,
     Limits,
     Mailbox,
     RunInProgress,
     RunResult,
+    SentRound,
     Timing,
     freeze,
     is_finite,
@@ -290,7 +290,7 @@ class Node:
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
-        entry = Entry(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
+        entry = SentRound(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
         if self._meets and not isinstance(exchange.value, Mapping):
             entry.shared = next(iter(entry.payloads.values()), None) or Payload.from_array(exchange.value)
         run.open_round(exchange, sources, now)
@@ -417,7 +417,7 @@ class Node:
             self.refusals[sender] = f"its run is more than {most} ahead of {whom}"
             raise RejectedError("ahead")
 
-    def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
+    def _send_value(self, run: int, round_: int, j: int, entry: SentRound, now: float) -> None:
         entry.sent_at[j] = now
         tags = (Kind.DATA, self.links.node, j, self.links.epoch, run, round_, entry.program)
         self.counters.data_sent += 1
