@@ -63,8 +63,8 @@ print(f"half the widest interval {(safe.upper - safe.lower).max() / 2:.3f} K")
 # Run it on the stations
 # ----------------------
 # Agents read the two files that the library writes. Each holds the parameters and its
-# own readings. Of the messages four in ten are lost. Agents send them again; a link over
-# which nothing came by the deadline of a round counts as not there in that round.
+# own readings. Of the messages four in ten are lost. Agents send them again; a link
+# over which nothing came by the deadline of a round counts as not there in that round.
 with TemporaryDirectory() as folder:
     graphact.save(model, f"{folder}/model.safetensors")
     graph.save(f"{folder}/graph.npz")

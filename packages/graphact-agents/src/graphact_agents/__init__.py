@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from graphact_agents.deployment import Deployment, deploy, split
     from graphact_agents.graph_file import ShiftOperator, load_graph
     from graphact_agents.inference import infer
-    from graphact_agents.links import Links, Row
+    from graphact_agents.links import Links, ShiftRow
     from graphact_agents.log import FileLog, MemoryLog, read_log
     from graphact_agents.model import Cost, IncompatibleModelError, Model, cost_of_inference
     from graphact_agents.model_file import load_model, save_model
@@ -29,7 +29,7 @@ HOMES = {
     "deployment": "Deployment deploy split",
     "graph_file": "ShiftOperator load_graph",
     "inference": "infer",
-    "links": "Links Row",
+    "links": "Links ShiftRow",
     "log": "FileLog MemoryLog read_log",
     "model": "Cost Model IncompatibleModelError cost_of_inference",
     "model_file": "load_model save_model",
@@ -57,9 +57,9 @@ __all__ = [
     "Node",
     "Program",
     "Received",
-    "Row",
     "RunResult",
     "ShiftOperator",
+    "ShiftRow",
     "Timing",
     "cost_of_inference",
     "deploy",

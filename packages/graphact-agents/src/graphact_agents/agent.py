@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphact_agents.inference import infer
 from graphact_agents.log import Counted, Log
 from graphact_agents.messages import Array
 from graphact_agents.model import agreement
-from graphact_agents.node import Node
+from graphact_agents.node import NOT_LOGGED, Node
 from graphact_agents.runs import Limits, RunResult, Timing
 from graphact_agents.signals import EndOfSignals, NoSignal, NotYet, Signals
 from graphact_agents.status import STALLED, Status, Tally, Watchdog, count_all
@@ -217,6 +218,8 @@ class Agent:
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
                 if silent:  # away, or with other settings: the answer to a greeting tells which
                     self.node.greet(sorted(silent))
+                if result.failure.startswith(NOT_LOGGED):
+                    self._let_pass(run)
             if not self.node.busy:
                 return
             if isinstance(self._schedule, Clocked):  # the next run may begin when this one ends
@@ -255,9 +258,10 @@ class Agent:
         return count_all(self.node.counters, self._transport.dropped)
 
     def count(self) -> None:
-        """Write the totals into the log."""
+        """Write the totals into the log; on a full disk the next ones have to do."""
         self._counted = self._timer()
-        self.node.log.append(Counted(self.node.run, self.totals))
+        with suppress(OSError):
+            self.node.log.append(Counted(self.node.run, self.totals))
 
     def status(self, transport: str, encrypted: bool = False) -> Status:
         """May be asked for by another thread."""

@@ -1,6 +1,6 @@
 """The command line of the agents: ``graphact-agents split``, ``run``, ``simulate``, ``learn``, ``status``.
 
-A command is a :class:`Command` in a module ``command_*.py``, which is imported when it is asked for.
+A command is a :class:`Subcommand` in a module ``command_*.py``, which is imported when it is asked for.
 """
 
 import argparse
@@ -58,7 +58,7 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     """A command: what it does, its description, and what adds its options."""
 
     run: Run
@@ -66,10 +66,10 @@ class Command(NamedTuple):
     options: tuple[Option, ...]
 
 
-def command(*options: str | Option) -> Callable[[Run], Command]:
+def command(*options: str | Option) -> Callable[[Run], Subcommand]:
     """Make a function with its docstring a command; an option by its name alone is as in :data:`SHARED`."""
     added = tuple(option(each) if isinstance(each, str) else each for each in options)
-    return lambda run: Command(run, run.__doc__ or "", added)
+    return lambda run: Subcommand(run, run.__doc__ or "", added)
 
 
 def option(name: str, text: str | None = None, **settings: Any) -> Option:

@@ -19,7 +19,7 @@ from graphact_agents.model_file import load_model
 from graphact_agents.replay import replay_complete, replay_inference
 from graphact_agents.runs import Counters, Timing
 from graphact_agents.simulated import simulate_inference
-from graphact_agents.simulation import Outcome
+from graphact_agents.simulation import SimulationOutcome
 from graphact_agents.transports.memory import Faults
 
 Lines = list[tuple[str, str]]
@@ -128,7 +128,7 @@ def compare_outputs(outputs: Array, central: Array, replayed: Array) -> Lines:
     return lines
 
 
-def summarize_inference(outcome: Outcome, cost: Cost, runs: int, num_nodes: int) -> Lines:
+def summarize_inference(outcome: SimulationOutcome, cost: Cost, runs: int, num_nodes: int) -> Lines:
     """Messages, losses and crashes, a line each."""
     counters, network = outcome.counters, outcome.network
     complete = {run for run in range(runs) if all((run, i) in outcome.results for i in range(num_nodes))}

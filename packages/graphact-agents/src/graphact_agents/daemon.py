@@ -17,7 +17,7 @@ from typing import TextIO
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.agent import Agent, Clocked, Event, Schedule
 from graphact_agents.deployment import Deployment
-from graphact_agents.files import write_atomically
+from graphact_agents.files import FULL, write_atomically
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.runs import Timing
 from graphact_agents.signals import Signals
@@ -81,7 +81,8 @@ def serve(
 
         def ask() -> Status:
             found = agent.status(transport, encrypted)
-            lost = [f"standard output is not read: {events.untold} events were lost"] * bool(events.untold)
+            reason = "standard output is not read, or its disk is full"
+            lost = [f"{reason}: {events.untold} events were lost"] * bool(events.untold)
             return replace(found, totals={**found.totals, "events_lost": events.lost}, trouble=[*found.trouble, *lost])
 
         ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}
@@ -106,11 +107,7 @@ class EventWriter:
     """Events on standard output: whoever reads them slowly, or not at all, holds no run up.
 
     Where there is room a short one is written at once. Others are written by a thread; some of them wait, and what does
-    not fit is lost, counted, and told by an event ``lost`` once there is room again.
-
-    Attributes:
-        lost: how many events, in all.
-        untold: how many of them since the last that was written.
+    not fit, there or on a full disk, is lost, counted, and told by an event ``lost`` once there is room again.
     """
 
     MAX_BYTES = 2**20
@@ -118,7 +115,9 @@ class EventWriter:
     """Seconds that the last events are given to be read."""
 
     def __init__(self) -> None:
-        self.lost = self.untold = 0
+        self._overflowed = self._without_room = 0  # events lost in all, since too many wait or the disk is full
+        self._skipped = self._torn = 0  # those of them that no event has told
+        self._node: object = None
         self._came = self._gone = 0  # bytes, each counted by one thread
         self._error: OSError | None = None
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -132,15 +131,16 @@ class EventWriter:
     def write(self, event: Event) -> None:
         """Hand over an event; OSError if nobody reads them any more."""
         self._check()
-        line, waiting = to_line(event), self._came - self._gone
+        self._node = event.get("node")
+        line, waiting = to_line(event), self.waiting
         if not waiting and not self.untold and self._write_now(line):
             return
         if waiting and waiting + len(line) > self.MAX_BYTES:
-            self.lost, self.untold = self.lost + 1, self.untold + 1
+            self._overflowed, self._skipped = self._overflowed + 1, self._skipped + 1
             return
-        if self.untold:
-            line = to_line({"event": "lost", "node": event.get("node"), "count": self.untold}) + line
-            self.untold = 0
+        if self._skipped:
+            line = to_line({"event": "lost", "node": self._node, "count": self._skipped}) + line
+            self._skipped = 0
         self._came += len(line)
         self._lines.put(line)
 
@@ -150,8 +150,31 @@ class EventWriter:
             return False
         if self._room.poll(0) != [(self._file, select.POLLOUT)]:
             return False
-        os.write(self._file, line)
+        try:
+            written = os.write(self._file, line)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return False
+        if written < len(line):  # of a file, as the disk is full
+            self._came += len(line) - written
+            self._lines.put(line[written:])
         return True
+
+    @property
+    def lost(self) -> int:
+        """Events lost in all."""
+        return self._overflowed + self._without_room
+
+    @property
+    def untold(self) -> int:
+        """Events lost since the last that was written."""
+        return self._skipped + self._torn
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait to be written."""
+        return self._came - self._gone
 
     def _write(self) -> None:
         is_open = True
@@ -161,11 +184,16 @@ class EventWriter:
                 lines.append(self._lines.get())
             is_open = None not in lines
             content = b"".join(line for line in lines if line is not None)
+            told = to_line({"event": "lost", "node": self._node, "count": self._torn}) if self._torn else b""
             try:
-                write_out(content)
+                write_out(b"\n" * bool(told) + told + content)  # after a torn line
+                self._torn = 0
             except OSError as error:
-                self._error = error
-                return
+                if error.errno not in FULL:
+                    self._error = error
+                    return
+                count = content.count(b"\n")
+                self._torn, self._without_room = self._torn + count, self._without_room + count
             self._gone += len(content)
 
     def _check(self) -> None:

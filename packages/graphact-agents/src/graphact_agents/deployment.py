@@ -13,7 +13,7 @@ from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import can_make_certificates, make_certificates
 from graphact_agents.files import one_line, read_json, write_atomically
 from graphact_agents.graph_file import ShiftOperator, load_graph
-from graphact_agents.links import Links, Row
+from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import KEY_BYTES, link_key
 from graphact_agents.model import Model
 from graphact_agents.model_file import load_model, save_model
@@ -35,7 +35,7 @@ class Deployment:
     """
 
     links: Links
-    row: Row
+    row: ShiftRow
     model: Model
 
     @property
@@ -75,7 +75,7 @@ class Deployment:
             hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
             links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
-            row = Row(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
+            row = ShiftRow(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
         return cls(links, row, model)
@@ -172,7 +172,7 @@ def deploy(
         entries = slice(operator.rowptr[i], operator.rowptr[i + 1])
         hears, heard_by = operator.hears(i), listeners[i]
         keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
-        row = Row(hears, weights[entries], float(operator.diagonal[i]))
+        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]))
         nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
     return nodes
 

@@ -33,6 +33,8 @@ READ_ERRORS = (
     zlib.error,
 )
 """Errors that NumPy and zipfile raise for a damaged file."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a file for which there is no room."""
 MIN_FREE_BYTES = 1 << 16
 """Bytes that a folder must take to be called writable."""
 
@@ -75,7 +77,7 @@ def check_writable(folder: Path) -> None:
 def explain(error: OSError) -> str:
     """Return why a folder cannot be written to, and what to do."""
     advice = ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL:
         advice = "; free some space or choose another folder"
     elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         advice = "; choose a folder that you may write to"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from graphact_agents import pointwise
-from graphact_agents.links import Row
+from graphact_agents.links import ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
 from graphact_agents.operations import NeighborhoodFunction
 from graphact_agents.program import Exchange, Program
 
 
-def infer(model: Model, row: Row, signal: Array) -> Program[Array]:
+def infer(model: Model, row: ShiftRow, signal: Array) -> Program[Array]:
     """Return the program of one inference at one node.
 
     Args:
@@ -35,7 +35,7 @@ def infer(model: Model, row: Row, signal: Array) -> Program[Array]:
     return x
 
 
-def run_filter(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+def run_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Shift and mix, tap by tap."""
     taps = layer.arrays["taps"]
     out: Array = x @ taps[0]
@@ -46,20 +46,20 @@ def run_filter(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
     return out + layer.arrays["bias"] if "bias" in layer.arrays else out
 
 
-def run_linear(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+def run_linear(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     """Map the node's own value, without an exchange."""
     yield from ()
     out: Array = x @ layer.arrays["weight"].T
     return out + layer.arrays["bias"] if "bias" in layer.arrays else out
 
 
-def run_pointwise(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+def run_pointwise(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     """Apply a function to each value of the node, without an exchange."""
     yield from ()
     return pointwise.evaluate(layer, x)
 
 
-def run_hop_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     r"""Exchange, take the function of the neighbourhood, shift.
 
     A graph-adaptive activation exchanges :math:`y_0 = x, y_1 = Sx, \ldots, y_K`: the neighbours' values of :math:`y_k`
@@ -79,13 +79,13 @@ def run_hop_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
     return out
 
 
-def run_activation(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+def run_activation(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Apply a named activation: ``max-k``, or ``mixture-ga``."""
     program = run_max_k if layer.settings["function"] == "max-k" else run_mixture
     return (yield from program(layer, x, row))
 
 
-def run_max_k(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
+def run_max_k(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     """Keep the largest features, the first among equal ones; NaN counts as the largest."""
     yield from ()
     kept = layer.settings["options"].get("k") or -(-x.shape[-1] // 4)
@@ -94,7 +94,7 @@ def run_max_k(layer: ModelLayer, x: Array, _: Row) -> Program[Array]:
     return np.where(place < kept, x, x.dtype.type(0))
 
 
-def run_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
+def run_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Take several functions of the values that each exchange brings."""
     mixing, closed = layer.arrays["weights"], layer.settings["options"]["closed"]
     out: Array = layer.arrays["beta"] * np.maximum(x, 0)
@@ -106,7 +106,7 @@ def run_mixture(layer: ModelLayer, x: Array, row: Row) -> Program[Array]:
     return out
 
 
-PROGRAMS: dict[str, Callable[[ModelLayer, Array, Row], Program[Array]]] = {
+PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
     "filter": run_filter,
     "linear": run_linear,
     "pointwise": run_pointwise,

@@ -75,7 +75,7 @@ class Links:
 
 
 @dataclass(frozen=True)
-class Row:
+class ShiftRow:
     """Row i of S: the weights of the nodes that i hears, and its diagonal entry.
 
     Args:
@@ -95,10 +95,10 @@ class Row:
         if not math.isfinite(self.diagonal):
             raise ValueError(f"diagonal must be a finite number, got {self.diagonal}")
 
-    def among(self, present: Collection[int]) -> "Row":
+    def among(self, present: Collection[int]) -> "ShiftRow":
         """The row without the neighbours that are not present."""
         kept = [j in present for j in self.hears]
-        return Row(tuple(j for j in self.hears if j in present), self.weights[np.array(kept, bool)], self.diagonal)
+        return ShiftRow(tuple(j for j in self.hears if j in present), self.weights[np.array(kept, bool)], self.diagonal)
 
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""

@@ -5,6 +5,7 @@ one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the 
 that are used up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
 """
 
+import errno
 import json
 import math
 import os
@@ -18,7 +19,7 @@ try:
 except ModuleNotFoundError:  # not on POSIX
     fcntl = None  # type: ignore[assignment]
 
-from graphact_agents.files import sync
+from graphact_agents.files import explain, sync
 from graphact_agents.messages import MAX_RUN
 
 LOG_NAME = "log.jsonl"
@@ -122,7 +123,7 @@ class Log(Protocol):
         """Counts of earlier lives of the agent."""
 
     def append(self, record: Record) -> None:
-        """Keep a record; when this returns, it survives the death of the process."""
+        """Keep a record; when this returns, it survives the death of the process. OSError if it cannot be kept."""
 
 
 class MemoryLog:
@@ -143,6 +144,8 @@ class MemoryLog:
 
 class FileLog:
     """A log in a file, one line a record. A record is handed to the operating system before ``append`` returns.
+
+    On a full disk ``append`` raises OSError and leaves nothing of the record.
 
     Args:
         path: the file; it is continued if it is there, and a line that a crash cut off is removed.
@@ -195,9 +198,7 @@ class FileLog:
     def append(self, record: Record) -> None:
         if isinstance(record, Began):
             if os.fstat(self._file).st_size > self.max_bytes:
-                os.close(self._file)
-                self.path.replace(self._older)
-                self._file = self._open()
+                self._put_aside()
             self.used.add(record.run)
             spans = self.used.spans
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
@@ -209,11 +210,27 @@ class FileLog:
         else:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
-        if os.write(self._file, line) != len(line):
-            raise OSError(f"{self.path}: the disk is full")
-        if self.durable:
-            os.fdatasync(self._file)
+        size = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if self.durable:
+                os.fdatasync(self._file)
+        except OSError as error:
+            os.ftruncate(self._file, size)  # the next record begins on a line of its own
+            raise OSError(f"the log cannot be written: {self.path}: {explain(error)}") from error
         self.last_run = record.run
+
+    def _put_aside(self) -> None:
+        """Begin a new file; where that fails the old one goes on."""
+        full = self._file
+        self.path.replace(self._older)
+        try:
+            self._file = self._open()
+        except OSError:
+            self._older.replace(self.path)
+            raise
+        os.close(full)
 
     def close(self) -> None:
         os.close(self._file)

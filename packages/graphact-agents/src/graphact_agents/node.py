@@ -37,11 +37,11 @@ from graphact_agents.program import AnyProgram, Exchange, Received
 from graphact_agents.runs import (
     Archive,
     Counters,
-    Entry,
     Limits,
     Mailbox,
     RunInProgress,
     RunResult,
+    SentRound,
     Timing,
     freeze,
     is_finite,
@@ -55,6 +55,8 @@ OTHER_VERSION = "it speaks another version of the messages; bring all nodes to o
 ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 NOT_FINITE = "its value is not finite"
+NOT_LOGGED = "the run is not logged"
+"""Beginning of the failure of a run whose neighbours could not be logged, as on a full disk."""
 NO_DIGEST = "its greeting has no digest of model and settings"
 
 
@@ -153,14 +155,16 @@ class Node:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
         if not 0 <= kind <= MAX_FIELD["program"]:
             raise ValueError(f"kind must lie between 0 and {MAX_FIELD['program']}, got {kind}")
-        self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None))
+        active = RunInProgress(program, run, kind, self.timing, now if start is None else start, finite=self.finite)
         self.run = run
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
-        self._active = RunInProgress(
-            program, run, kind, self.timing, now if start is None else start, finite=self.finite
-        )
-        self._resume(self._active, None, now)
+        try:
+            self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None))
+        except OSError as error:
+            return self._end(active, None, now, f"{NOT_LOGGED}: {error}")
+        self._active = active
+        return self._resume(active, None, now)
 
     def expect(self, run: int, due: float = 0.0, period: float = math.inf) -> None:
         """Set the run that is next by the clock, when it is due, and the time from run to run.
@@ -195,7 +199,7 @@ class Node:
     def advance(self, now: float) -> None:
         """Close rounds whose time is over, and ask again for what is missing."""
         while (run := self._active) is not None and now >= run.deadline:
-            self._resume(run, self._close_round(run), now)
+            self._go_on(run, now)
         if run is not None and now >= run.next_request:
             if not run.requests:  # who has not answered by now is asked, at a time of its own
                 first = {j: self._next_request(run.opened, self.timing.request_after) for j in sorted(run.missing)}
@@ -273,7 +277,9 @@ class Node:
                 raise
             if not run.may_close:
                 return None
-            received = self._close_round(run)
+            received = self._close_round(run, now)
+            if received is None:
+                return None
 
     def _end(self, run: RunInProgress, output: Any, now: float, failure: str = "") -> None:
         self._active = None
@@ -284,7 +290,7 @@ class Node:
     def _open_round(self, run: RunInProgress, exchange: Exchange, now: float) -> None:
         """Send this node's value, and take the values that have come already."""
         recipients, sources = self.links.recipients(exchange.direction), self.links.sources(exchange.direction)
-        entry = Entry(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
+        entry = SentRound(run.program_id, *freeze(exchange.value, recipients), mark=not run.is_whole)
         if self._meets and not isinstance(exchange.value, Mapping):
             entry.shared = next(iter(entry.payloads.values()), None) or Payload.from_array(exchange.value)
         run.open_round(exchange, sources, now)
@@ -312,10 +318,20 @@ class Node:
             return rejected.reason != "duplicate"
         return True
 
-    def _close_round(self, run: RunInProgress) -> Received:
-        """Go on with what there is; log it first."""
+    def _go_on(self, run: RunInProgress, now: float) -> None:
+        """Close the open round and let the program use what came."""
+        received = self._close_round(run, now)
+        if received is not None:
+            self._resume(run, received, now)
+
+    def _close_round(self, run: RunInProgress, now: float) -> Received | None:
+        """Log what is used, and return it; None if the log fails, which ends the run: nothing may depend on it."""
         used, missed = run.close_round()
-        self.log.append(RoundClosed(run.number, run.round, used))
+        try:
+            self.log.append(RoundClosed(run.number, run.round, used))
+        except OSError as error:
+            self._end(run, None, now, f"{NOT_LOGGED}: {error}")
+            return None
         self.counters.rounds += 1
         self.counters.links_used += len(used)
         self.counters.links_missed += len(missed)
@@ -343,7 +359,7 @@ class Node:
         if self._accept(run, message):
             self.last_heard[message.sender] = now
         if run.may_close:
-            self._resume(run, self._close_round(run), now)
+            self._go_on(run, now)
 
     def _on_request(self, message: Message, now: float) -> None:
         """Send a value again, unless that happened a moment ago."""
@@ -401,7 +417,7 @@ class Node:
             self.refusals[sender] = f"its run is more than {most} ahead of {whom}"
             raise RejectedError("ahead")
 
-    def _send_value(self, run: int, round_: int, j: int, entry: Entry, now: float) -> None:
+    def _send_value(self, run: int, round_: int, j: int, entry: SentRound, now: float) -> None:
         entry.sent_at[j] = now
         tags = (Kind.DATA, self.links.node, j, self.links.epoch, run, round_, entry.program)
         self.counters.data_sent += 1

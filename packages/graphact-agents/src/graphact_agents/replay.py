@@ -15,7 +15,7 @@ from graphact_agents.log import Began, Record, RoundClosed
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
 from graphact_agents.operations import BUILT_IN, NeighborhoodFunction
-from graphact_agents.simulation import Outcome
+from graphact_agents.simulation import SimulationOutcome
 
 Answered = Iterator[tuple[Array, Array]]
 """For each round still to come who used whom, ``(N, N)``, and who closed it, ``(N,)``."""
@@ -43,7 +43,7 @@ def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
     return met
 
 
-def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: Outcome) -> Array:
+def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: SimulationOutcome) -> Array:
     """The same inferences computed in one place, with the links that answered according to the logs."""
     model, matrix = deployments[0].model, dense_matrix(deployments)
     logs = [log.records for log in outcome.logs]

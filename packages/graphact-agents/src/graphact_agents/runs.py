@@ -236,7 +236,7 @@ class Mailbox:
 
 
 @dataclass(slots=True)
-class Entry:
+class SentRound:
     """The values sent in one round, and the time of the last sending to each recipient."""
 
     program: int
@@ -251,10 +251,10 @@ class Archive:
     """Own values of this run and the one before, by tag; the oldest go first when there are too many bytes."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.entries: dict[Tag, Entry] = {}
+        self.entries: dict[Tag, SentRound] = {}
         self._max_bytes, self._bytes = max_bytes, 0
 
-    def keep(self, run: int, round_: int, entry: Entry) -> None:
+    def keep(self, run: int, round_: int, entry: SentRound) -> None:
         self.entries[run, round_] = entry
         self._bytes += entry.size
         while self._bytes > self._max_bytes and len(self.entries) > 1:

@@ -12,7 +12,7 @@ from graphact_agents.messages import (
 )
 from graphact_agents.program import Program
 from graphact_agents.runs import Limits, Timing
-from graphact_agents.simulation import Outcome, Reach, Simulation
+from graphact_agents.simulation import Reach, Simulation, SimulationOutcome
 from graphact_agents.transports.memory import Faults
 
 
@@ -21,7 +21,7 @@ class SimulatedInference:
     """Outputs of agents, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
 
     outputs: Array
-    outcome: Outcome
+    outcome: SimulationOutcome
 
 
 def simulate_inference(

@@ -30,7 +30,7 @@ ANNOUNCEMENTS = 4
 
 
 @dataclass
-class Outcome:
+class SimulationOutcome:
     """Results and counts of a simulation.
 
     Attributes:
@@ -86,7 +86,7 @@ class Simulation:
         self.network = MemoryNetwork({each.node: each.neighbors for each in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
         self._skew = [self._random.uniform(0, self.faults.skew) for _ in links]
-        self.outcome = Outcome([MemoryLog() for _ in links], self.network.counters)
+        self.outcome = SimulationOutcome([MemoryLog() for _ in links], self.network.counters)
         self._pairs = {(min(p.node, j), max(p.node, j)) for p in links for j in p.neighbors}
         self.nodes: list[Node | None] = [None] * len(links)
         self._clock = [0] * len(links)  # by how many runs the clock of a node is ahead
@@ -94,7 +94,7 @@ class Simulation:
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
 
-    def simulate(self) -> Outcome:
+    def simulate(self) -> SimulationOutcome:
         for i in range(len(self.nodes)):
             self._start(i)
         for run in range(self.runs):

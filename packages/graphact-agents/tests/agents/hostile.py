@@ -91,7 +91,7 @@ class Attacker:
         return body + authenticate(body, self.random.randbytes(32))
 
     def foreign(self):
-        """What node 1 says to node 2, with its true key."""
+        """Return a message of node 1 to node 2, with its true key."""
         body = bytearray(self.genuine()[:-TAG_BYTES])
         body[8:12], body[12:16] = (1).to_bytes(4, "little"), (2).to_bytes(4, "little")
         return bytes(body) + authenticate(bytes(body), link_key(SECRET, 1, 2))

@@ -139,7 +139,7 @@ class Captured:
         self.socket.close()
 
     def listen(self):
-        """What has come."""
+        """Return a frame that has come, or None."""
         return self.wire.receive(0.0)
 
     def send(self, to, datagram):

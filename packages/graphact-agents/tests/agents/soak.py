@@ -144,7 +144,7 @@ def check_replay(case, answer):
 
 
 def check_complete(case, answer):
-    """What is called complete, and nothing else, is what the centralised model gives."""
+    """A result is complete exactly if it is that of the centralised model."""
     logs, matrix = [log.records for log in answer.outcome.logs], dense_matrix(case.nodes)
     model, count = case.nodes[0].model, len(case.nodes)
     hears = np.zeros(matrix.shape, bool)

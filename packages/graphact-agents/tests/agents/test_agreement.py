@@ -104,7 +104,7 @@ def model(seed=0, **options):
 
 
 def digest_of(model, timing, schedule):
-    """What an agent that is given these greets with."""
+    """The digest with which an agent of these settings greets."""
     deployment = deploy(model, undirected([(0, 1)], 2))[0]
     return Agent(deployment, Silent(), MemoryLog(), Silent(), schedule, print, timing).node.digest
 

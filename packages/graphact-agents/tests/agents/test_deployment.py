@@ -1,4 +1,4 @@
-"""What a node is given: nothing that is not its business, and no torch."""
+"""Folders of nodes: nothing that is not its business, and no torch."""
 
 import json
 import stat

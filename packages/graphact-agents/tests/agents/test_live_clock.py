@@ -18,7 +18,7 @@ sys.exit(main())
 
 
 class Clock:
-    """What the clock of one process is off by; set atomically, since the process reads it all the time."""
+    """Seconds by which the clock of one process is off; set atomically, since the process reads it all the time."""
 
     def __init__(self, path):
         self.path = path

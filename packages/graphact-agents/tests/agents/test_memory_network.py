@@ -116,7 +116,7 @@ def test_links_are_lost_for_whole_runs_with_the_stated_probability():
 
 
 def test_a_crashed_node_takes_part_in_the_next_run():
-    """Whoever dies is missed in that run alone, and comes back with fresh run numbers."""
+    """A node that dies is missed in that run alone, and comes back with fresh run numbers."""
 
     def program(node, run):
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""What agents make of a description: operations of users, files of every version, and refusals."""
+"""Descriptions as agents read them: operations of users, files of every version, and refusals."""
 
 import json
 from dataclasses import replace

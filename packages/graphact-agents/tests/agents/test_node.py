@@ -36,20 +36,29 @@ def test_nothing_is_sent_before_the_log_has_it():
     assert len(node.take_outgoing()) == 1
 
 
-def test_a_log_that_fails_keeps_the_value_back():
+@pytest.mark.parametrize("kind", [Began, RoundClosed])
+def test_a_log_that_fails_keeps_the_value_back_and_costs_a_run(kind):
     class Full(MemoryLog):
+        is_full = True
+
         def append(self, record):
-            if isinstance(record, RoundClosed):
-                raise OSError("the disk is full")
+            if self.is_full and isinstance(record, kind):
+                raise OSError("the log cannot be written")
             super().append(record)
 
     node = lone_node()
     node.log = Full()
     node.begin(0, talk(1.0, rounds=2), now=0.0)
-    node.take_outgoing()
-    with pytest.raises(OSError, match="full"):
-        node.receive(said(node, 1), now=0.1)
+    assert bool(node.take_outgoing()) == (kind is RoundClosed)
+    node.receive(said(node, 1), now=0.1)
     assert node.take_outgoing() == []
+    (result,) = node.take_results()
+    assert (result.run, result.output, result.complete) == (0, None, False)
+    assert "log cannot be written" in result.failure
+    node.log.is_full = False
+    node.begin(1, talk(1.0), now=1.0)
+    node.receive(said(node, 1, run=1), now=1.1)
+    assert result_of(node).complete
 
 
 def test_a_deadline_closes_a_round_without_the_missing():

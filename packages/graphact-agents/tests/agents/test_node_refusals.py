@@ -1,4 +1,4 @@
-"""What one node drops, bounds and refuses."""
+"""Messages and programs that one node drops, bounds and refuses."""
 
 import numpy as np
 import pytest

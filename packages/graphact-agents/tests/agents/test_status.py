@@ -1,4 +1,4 @@
-"""What operators see of running agents: metrics, health, peers, counts that survive a crash, systemd's watchdog."""
+"""Running agents as operators see them: metrics, health, peers, counts that survive a crash, systemd's watchdog."""
 
 import json
 import re
@@ -170,7 +170,7 @@ def test_an_agent_whose_loop_stands_still_is_not_healthy():
 
 
 def test_counts_survive_a_crash(folders):
-    """What was counted up to a second before, and all runs and rounds."""
+    """Counts up to a second before the crash survive, and all runs and rounds."""
     with Daemon(folders[0], *PERIOD) as daemon:
         daemon.next_event("ready")
         deadline = time.monotonic() + PATIENCE

@@ -34,7 +34,7 @@ def value_of(expression, features, hops, **others):
 def allowed(function):
     try:
         function()
-    except (UnsupportedModelError, NotForAgentsError):
+    except UnsupportedModelError:
         return "no"
     return "yes"
 

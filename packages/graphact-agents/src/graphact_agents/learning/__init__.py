@@ -5,8 +5,8 @@ No node sees the graph, or another node's targets; of signals it hears what it w
 
 from graphact_agents.learning.learner import Learner, cost_of_step, gradient
 from graphact_agents.learning.mixing import Learning, mix
-from graphact_agents.learning.simulated import Training, simulate_training
-from graphact_agents.learning.state import FileStore, MemoryStore, State, Store
+from graphact_agents.learning.simulated_training import Training, simulate_training
+from graphact_agents.learning.state import FileStore, MemoryStore, State, StateStore
 from graphact_agents.learning.vjp import Place
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "MemoryStore",
     "Place",
     "State",
-    "Store",
+    "StateStore",
     "Training",
     "cost_of_step",
     "gradient",

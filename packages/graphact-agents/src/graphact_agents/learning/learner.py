@@ -6,7 +6,7 @@ import numpy as np
 
 from graphact_agents.deployment import Deployment
 from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE, Learning, metropolis_weights, mix
-from graphact_agents.learning.state import State, Store, from_vector, to_vector
+from graphact_agents.learning.state import State, StateStore, from_vector, to_vector
 from graphact_agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_learnable, evaluate, shift_powers
 from graphact_agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
 from graphact_agents.model import Cost, Model, agreement
@@ -80,7 +80,7 @@ class Learner:
     """
 
     def __init__(
-        self, deployment: Deployment, learning: Learning, signals: Array, targets: Array, store: Store
+        self, deployment: Deployment, learning: Learning, signals: Array, targets: Array, store: StateStore
     ) -> None:
         if len(signals) != len(targets) or len(signals) == 0:
             raise ValueError(f"signals and targets must be as many, at least one, got {len(signals)}, {len(targets)}")

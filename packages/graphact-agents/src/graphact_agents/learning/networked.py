@@ -25,7 +25,7 @@ from graphact_agents.deployment import Deployment, check_private
 from graphact_agents.files import READ_ERRORS, one_line, read_json
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact_agents.learning.mixing import Learning
-from graphact_agents.learning.simulated import PATIENT
+from graphact_agents.learning.simulated_training import PATIENT
 from graphact_agents.learning.state import FileStore, from_vector, save_arrays
 from graphact_agents.log import FileLog
 from graphact_agents.messages import Array

@@ -86,7 +86,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
     write_atomically(Path(path), content.getvalue())
 
 
-class Store(Protocol):
+class StateStore(Protocol):
     """A store of the state of a node."""
 
     def load(self) -> State | None:

@@ -16,7 +16,7 @@ import numpy as np
 from graphact_agents import operations, pointwise
 from graphact_agents.files import check_choice
 from graphact_agents.inference import evaluate_hop_mixture, run_linear, run_pointwise
-from graphact_agents.links import Links, Row
+from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
 from graphact_agents.program import Direction, Exchange, Program
@@ -29,7 +29,7 @@ class Place:
     """The place of a node: its links and its row of S."""
 
     links: Links
-    row: Row
+    row: ShiftRow
 
 
 class Vjp(NamedTuple):
@@ -43,7 +43,7 @@ class Vjp(NamedTuple):
     backward: Callable[[Array, bool], Program[tuple[Array, Gradients]]]
 
 
-def shift_powers(x: Array, order: int, row: Row) -> Program[Array]:
+def shift_powers(x: Array, order: int, row: ShiftRow) -> Program[Array]:
     """``x, Sx, ..., S^K x`` at this node, ``(K + 1, ..., F)``: K exchanges."""
     powers = [x]
     for _ in range(order):
@@ -118,7 +118,7 @@ def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) 
     return Vjp(out + layer.arrays["bias"] if "bias" in layer.arrays else out, backward)
 
 
-class Neighborhood(NamedTuple):
+class ReceivedRound(NamedTuple):
     """The values of one round: the node's own ``(..., F)``, and of the neighbours that answered ``(d, ..., F)``."""
 
     own: Array
@@ -129,12 +129,12 @@ class Neighborhood(NamedTuple):
 
 def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
     """A localized or graph-adaptive activation and its VJP; keeps what was received in every round."""
-    rounds: list[Neighborhood] = []
+    rounds: list[ReceivedRound] = []
     y = x
     for _ in range(layer.exchanges):
         received = yield Exchange(y)
         heard, weights = place.row.gather(received, y)
-        rounds.append(Neighborhood(y, tuple(received), heard, weights))
+        rounds.append(ReceivedRound(y, tuple(received), heard, weights))
         y = place.row.shift(y, heard, weights)
     beta, mixing_weights = layer.arrays["beta"], layer.arrays["weights"]
     skipped = layer.exchanges - len(mixing_weights)  # the round that only shifts
@@ -185,7 +185,7 @@ last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they ar
 
 
 def operation_vjp(
-    layer: ModelLayer, node: int, around: Neighborhood, value: Array, grad: Array
+    layer: ModelLayer, node: int, around: ReceivedRound, value: Array, grad: Array
 ) -> operations.Gradients:
     """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
     own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods

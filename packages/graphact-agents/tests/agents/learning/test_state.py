@@ -15,7 +15,7 @@ LOSSY = {"faults": Faults(loss=0.3), "timing": TOO_SHORT_TO_REPEAT}
 
 
 def mass_on_the_way(states, links):
-    """What neighbours have given and nobody has taken yet, over all links."""
+    """Sums that neighbours have sent and that are not used yet, over all links."""
     place = [{j: k for k, j in enumerate(node.neighbors)} for node in links]
     return sum(
         states[j].given[place[j][i]] - states[i].taken[place[i][j]]

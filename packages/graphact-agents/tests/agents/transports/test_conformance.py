@@ -1,4 +1,4 @@
-"""What every transport does: one suite for the network in memory, UDP and Zenoh."""
+"""Behaviour of every transport: one suite for the network in memory, UDP and Zenoh."""
 
 import time
 

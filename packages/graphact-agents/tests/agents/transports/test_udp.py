@@ -1,4 +1,4 @@
-"""What is particular to UDP."""
+"""UDP alone."""
 
 import socket
 

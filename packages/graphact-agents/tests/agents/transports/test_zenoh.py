@@ -1,4 +1,4 @@
-"""What is particular to Zenoh: who is connected, and encryption."""
+"""Zenoh alone: who is connected, and encryption."""
 
 import shutil
 import subprocess

@@ -22,7 +22,7 @@ from graphact_agents.addresses import Addresses
 from graphact_agents.daemon import write_event
 from graphact_agents.deployment import Deployment
 from graphact_agents.inference import infer
-from graphact_agents.links import Row
+from graphact_agents.links import ShiftRow
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, agreement
@@ -40,7 +40,7 @@ def steer(model: Model, flight: Flight, state: Array, neighbors: tuple[int, ...]
     """The program of one control: states of those in range, what they amount to, then the network."""
     received = yield Exchange(state)
     measured = sense(state, list(received.values()), flight["input_limit"])
-    row = Row(neighbors, np.full(len(neighbors), 1 / max(len(neighbors), 1), model.dtype), 0.0)
+    row = ShiftRow(neighbors, np.full(len(neighbors), 1 / max(len(neighbors), 1), model.dtype), 0.0)
     answer = yield from infer(model, row, measured)
     return control_of(answer, flight)
 
