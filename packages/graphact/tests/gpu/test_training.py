@@ -35,7 +35,7 @@ def few_samples(count):
 
 
 @pytest.mark.parametrize(("make", "strategy"), [(GCNN, "stacked"), (Doubled, "vmap"), (Dropped, "loop")])
-def test_a_fleet_on_a_gpu_equals_training_alone_there(make, way):
+def test_a_fleet_on_a_gpu_equals_training_alone_there(make, strategy):
     tasks = few_samples(3)
     models = [make([1, 4, 4], activation="max-ga", hops=2, out_features=4, bias=True).double() for _ in tasks]
     alone = copy.deepcopy(models)
