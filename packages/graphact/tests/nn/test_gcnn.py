@@ -149,7 +149,7 @@ def test_no_readout():
         (dict(features=[1, 0]), ValueError, "out_features must be at least 1, got 0"),
         (dict(features=[1, 2.5]), TypeError, "out_features must be an integer, got 2.5"),
         (dict(features=[1, 2], order=-1), ValueError, "order must be at least 0, got -1"),
-        (dict(features=[1, 2], order=[1, 2]), ValueError, r"one for each of the 1 layers, got \[1, 2\]"),
+        (dict(features=[1, 2], order=[1, 2]), ValueError, r"one for each of the 1 layers, got 2: \[1, 2\]"),
         (dict(features=[1, 2], hops=0), ValueError, "hops must be at least 1, got 0"),
         (
             dict(features=[1, 2], activation="softsign"),

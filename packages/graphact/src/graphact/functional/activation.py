@@ -96,14 +96,7 @@ def localized(
     one hop a node needs values of nodes that are not its neighbours.
 
     Args:
-        x: signal.
-        graph: the graph.
-        beta: weight of the pointwise term.
-        weights: the weights h of the K hops, shared by all features or one for each.
-        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, or a function as :func:`neighborhood_apply` takes it.
-        gamma: width of the Gaussian, for ``op="kernel"``.
-        parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; its initial ones if
-            left out.
+        x, graph, beta, weights, op, gamma, parameters: as for :func:`graph_adaptive`.
         closed: let walks stay at a node, so that the k-hop neighbours are all nodes within k hops.
 
     Shapes:

@@ -49,7 +49,7 @@ def pointwise(x: Tensor, function: str, slope: Tensor | None = None, offset: Ten
         offset: b of ``maxout``.
 
     Shapes:
-        x: ``(..., F)``; slope of prelu: any that broadcasts with x; slope and offset of maxout: the same behind a first
+        x: ``(..., F)``; slope of prelu: any that broadcasts with x; slope and offset of maxout: the same after a first
         dimension P; result: as x.
 
     Example:

@@ -42,8 +42,7 @@ class DiGRAF(NamedActivation):
         radius: half the length of the interval, outside of which the activation is the identity.
         adaptive: compute the function by a network on the graph.
         hops: layers L of that network, each of which takes one exchange.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
 
     Means are taken over each graph of a :meth:`graphact.Graph.union`, of ``Graph.from_pyg(batch)`` and of the graph of

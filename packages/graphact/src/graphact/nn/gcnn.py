@@ -56,6 +56,16 @@ class LayeredNetwork(GraphModule):
                 found += describe(part, f"{name}.{number}")
         return (*found, *describe(self.readout, "readout"))
 
+    def make_activations(
+        self, activation: Activation | Sequence[Activation], widths: list[int], per_feature: bool, **options: Any
+    ) -> nn.ModuleList:
+        """Build the activation of each layer."""
+        each = one_per_layer("activation", activation, len(widths))
+        return nn.ModuleList(
+            make_activation(one, features=width if per_feature else None, normalize=self.normalize, **options)
+            for one, width in zip(each, widths, strict=True)
+        )
+
     def readout_config(self) -> dict[str, Any]:
         """Return the arguments that construct the readout."""
         linear = self.readout if isinstance(self.readout, nn.Linear) else None
@@ -90,8 +100,7 @@ class GCNN(LayeredNetwork):
         gamma: width of the kernel activation's Gaussian.
         learn_gamma: train gamma.
         start: where the activations' weights start: ``"zero"`` (as ReLUs), ``"small"`` or ``"uniform"``.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
 
     Shapes:
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
@@ -132,22 +141,9 @@ class GCNN(LayeredNetwork):
         banks = make_filters(features, order, bias, self.normalize)
         self.filters = nn.ModuleList(banks)
         self.activation = activation if isinstance(activation, str) else None
-        each = activation if isinstance(activation, (list, tuple)) else [activation] * len(banks)
-        if len(each) != len(banks):
-            raise ValueError(f"activation must be one, or one for each of the {len(banks)} layers, got {len(each)}")
-        self.activations = nn.ModuleList(
-            make_activation(
-                one,
-                hops=self.hops,
-                features=bank.out_features if per_feature else None,
-                closed=closed,
-                gamma=gamma,
-                learn_gamma=learn_gamma,
-                start=start,
-                normalize=self.normalize,
-            )
-            for one, bank in zip(each, banks, strict=True)
-        )
+        widths = [bank.out_features for bank in banks]
+        options: dict[str, Any] = {"gamma": gamma, "learn_gamma": learn_gamma, "start": start}
+        self.activations = self.make_activations(activation, widths, per_feature, hops=hops, closed=closed, **options)
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
     def config(self) -> dict[str, Any]:
@@ -175,8 +171,7 @@ class FIR(LayeredNetwork):
         out_features: features of the readout at each node; None leaves the readout out.
         bias: trained constants in the filter banks.
         readout_bias: a trained constant in the readout.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
 
     Shapes:
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
@@ -210,13 +205,18 @@ def make_filters(
     """Return a filter bank for each pair of consecutive widths."""
     if not isinstance(features, (list, tuple)) or len(features) < 2:
         raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
-    layers = len(features) - 1
-    orders: list[Any] = list(order) if isinstance(order, (list, tuple)) else [order] * layers
-    if len(orders) != layers:
-        raise ValueError(f"order must be one number or one for each of the {layers} layers, got {orders!r}")
+    orders = one_per_layer("order", order, len(features) - 1)
     widths = itertools.pairwise(features)
     options: dict[str, Any] = {"bias": bias, "normalize": normalize}
     return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+
+
+def one_per_layer(name: str, value: Any, layers: int) -> list[Any]:
+    """Return a list with a value for each layer, from a list or from one value for all layers."""
+    each = list(value) if isinstance(value, list | tuple) else [value] * layers
+    if len(each) != layers:
+        raise ValueError(f"{name} must be one, or one for each of the {layers} layers, got {len(each)}: {value!r:.60}")
+    return each
 
 
 def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.Module:

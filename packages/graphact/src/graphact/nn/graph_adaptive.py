@@ -36,8 +36,7 @@ class GraphAdaptive(NeighborhoodActivation):
         features: number F of features to give each its own weights; None shares them among all.
         hops: number K of shifts.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            uses the weights unchanged. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
             1 / sqrt(K).
         options: parameters of the operation, such as ``gamma=0.5, learn_gamma=True`` of the kernel.

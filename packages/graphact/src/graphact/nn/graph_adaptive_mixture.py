@@ -27,8 +27,7 @@ class GraphAdaptiveMixture(NamedActivation):
         hops: number K of shifts.
         ops: names of the M functions, built in or registered, each with the parameters that it starts from.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the weights start: ``"zero"``, ``"small"`` or ``"uniform"``, as in :class:`GraphAdaptive`.
 
     Shapes:

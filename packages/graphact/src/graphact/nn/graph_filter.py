@@ -25,8 +25,7 @@ class GraphFilter(GraphModule):
         out_features: features of the output.
         order: the order K; the filter has the K + 1 taps k = 0..K and reaches K hops.
         bias: add a trained constant to each output feature.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
 
     Shapes:
         x: ``(..., N, in_features)``; result: ``(..., N, out_features)``; ``taps``: ``(K + 1, in_features,

@@ -1,4 +1,4 @@
-"""Networks of any convolution and any activation."""
+"""Networks of filter banks, EdgeNets or your own convolutions, and any activation."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -8,9 +8,9 @@ from torch import nn
 
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.nn.edge_net import EdgeNet
-from graphact.nn.gcnn import LayeredNetwork, make_readout
+from graphact.nn.gcnn import LayeredNetwork, make_readout, one_per_layer
 from graphact.nn.graph_filter import GraphFilter
-from graphact.nn.lookup import Activation, accepted, describe_activation, make_activation
+from graphact.nn.lookup import Activation, accepted, describe_activation
 from graphact.nn.module import GraphModule, Start
 
 CONVOLUTIONS: dict[str, type[GraphModule]] = {"GraphFilter": GraphFilter, "EdgeNet": EdgeNet}
@@ -34,7 +34,7 @@ class GraphNetwork(LayeredNetwork):
         per_feature: give each feature its own activation weights.
         closed: count a node among its neighbours in the activations.
         start: where the activations' weights start.
-        normalize: how the graph made from an edge_index is normalised; None takes the weights as they are.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
 
     Shapes:
         x: ``(..., N, features[0])``; result: ``(..., N, out_features)``.
@@ -69,28 +69,12 @@ class GraphNetwork(LayeredNetwork):
             raise ValueError(f"features must list the input and at least one layer, got {features!r}")
         self.features, self.normalize = list(features), check_normalize(normalize)
         widths = list(itertools.pairwise(self.features))
-        kinds, activations = (
-            list(one) if isinstance(one, list | tuple) else [one] * len(widths) for one in (convolution, activation)
-        )
-        if len(kinds) != len(widths) or len(activations) != len(widths):
-            raise ValueError(
-                f"convolution and activation must be one, or one for each of the {len(widths)} layers, "
-                f"got {len(kinds)} and {len(activations)}"
-            )
+        kinds = one_per_layer("convolution", convolution, len(widths))
         self.convolutions = nn.ModuleList(
             make_convolution(kind, *pair, normalize=self.normalize) for kind, pair in zip(kinds, widths, strict=True)
         )
-        self.activations = nn.ModuleList(
-            make_activation(
-                one,
-                hops=hops,
-                features=width if per_feature else None,
-                closed=closed,
-                start=start,
-                normalize=self.normalize,
-            )
-            for one, (_, width) in zip(activations, widths, strict=True)
-        )
+        options: dict[str, Any] = {"hops": hops, "closed": closed, "start": start}
+        self.activations = self.make_activations(activation, self.features[1:], per_feature, **options)
         self.readout = make_readout(self.features[-1], out_features, readout_bias)
 
     def config(self) -> dict[str, Any]:
@@ -122,7 +106,7 @@ def make_convolution(kind: AnyKind, in_features: int, out_features: int, **optio
 
 
 def describe_convolution(module: nn.Module) -> dict[str, Any]:
-    """The mapping that :func:`make_convolution` makes such a module from."""
+    """Return the mapping from which :func:`make_convolution` builds such a module."""
     name = type(module).__name__
     if CONVOLUTIONS.get(name) is not type(module) or not isinstance(module, GraphModule):
         return {"name": None}

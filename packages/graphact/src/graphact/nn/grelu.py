@@ -42,8 +42,7 @@ class GReLU(NamedActivation):
         hops: steps of the diffusion.
         pieces: number P of affine functions.
         teleport: the share a of the signal itself in each step.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the last map of that network starts: ``"zero"``, ``"small"`` or ``"uniform"``.
 
     Means are taken over each graph of a :meth:`graphact.Graph.union`, of ``Graph.from_pyg(batch)`` and of the graph of

@@ -24,10 +24,12 @@ class GraphModule(nn.Module):
 
     A :class:`~graphact.Graph` is sorted and checked once, when it is built. From an edge_index a graph is built on the
     first call, and again when its values have changed; modules that are called with the same tensors share it. Its
-    weights are normalised as the module's ``normalize`` says; a ``Graph`` or a sparse tensor is used unchanged. Changes
-    of an edge_index that torch does not count, through ``edge_index.data`` or a NumPy array that shares its memory, go
-    unnoticed: call :func:`clear_graph_cache` after them, or pass a new tensor. The values of an edge_weight are
-    compared in every call; on a CUDA device this waits for the work queued before, which a ``Graph`` avoids.
+    weights are normalised as the module's ``normalize`` says, or used unchanged if it is None; a ``Graph`` or a sparse
+    tensor is always used unchanged.
+
+    Changes of an edge_index that torch does not count, through ``edge_index.data`` or a NumPy array that shares its
+    memory, go unnoticed: call :func:`clear_graph_cache` after them, or pass a new tensor. The values of an edge_weight
+    are compared in every call; on a CUDA device this waits for the work queued before, which a ``Graph`` avoids.
 
     Several graphs side by side matter to activations that take means over a graph (``grelu``, ``digraf``). A
     :meth:`graphact.Graph.union` knows them; with an edge_index, networks and chains take ``batch``, the graph of each

@@ -35,8 +35,7 @@ class NeighborhoodActivation(GraphModule):
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of terms, k = 1..K.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            uses the weights unchanged. A ``Graph`` is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
             1 / sqrt(K).
         options: for each parameter of the operation its value, and ``learn_NAME`` to train it.

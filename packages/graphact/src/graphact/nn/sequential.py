@@ -21,7 +21,7 @@ class Sequential(GraphModule):
 
     Args:
         parts: modules.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
 
     Shapes:
         x: ``(..., N, F)``; result: what the last part gives.
@@ -75,7 +75,7 @@ class Residual(Sequential):
 
     Args:
         parts: modules, of which the last gives as many features as the first takes.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.

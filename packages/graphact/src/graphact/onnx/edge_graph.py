@@ -91,7 +91,7 @@ class EdgeGraph:
         if closed:
             nodes = torch.arange(self.num_nodes, device=self.device)
             source, target = torch.cat([source, nodes]), torch.cat([target, nodes])
-        return with_nobody(source, target, self.num_nodes)
+        return with_dummy_edge(source, target, self.num_nodes)
 
 
 class Walks:
@@ -112,7 +112,7 @@ class Walks:
             edges = graph.neighbors(self.closed or (closed and op.name != "kernel"))
         elif graph.edges_of is not None:
             source, target = graph.edges_of(self.hops, self.closed)
-            edges = with_nobody(source, target, graph.num_nodes)
+            edges = with_dummy_edge(source, target, graph.num_nodes)
         elif op.name in ("max", "min"):
             edges, steps = graph.neighbors(self.closed), self.hops
         else:
@@ -128,7 +128,7 @@ class Walks:
         return sign * largest(sign * x, *edges, graph.num_nodes, steps)
 
 
-def with_nobody(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+def with_dummy_edge(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Return sources and targets with one more edge, to a node that does not exist."""
     return torch.cat([source, source.new_zeros(1)]), torch.cat([target, target.new_full((1,), num_nodes)])
 

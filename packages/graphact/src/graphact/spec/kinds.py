@@ -1,4 +1,4 @@
-"""The kinds of layers: filters, linear maps, activations, and those that hold others."""
+"""The kinds of layers: filters, linear maps, activations, and containers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class Filter(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Linear(Layer):
-    """One linear map that all nodes share, such as a readout."""
+    """A linear map that all nodes share, such as a readout."""
 
     kind = "linear"
     ARRAYS = ("weight", "bias")
@@ -113,7 +113,7 @@ class HopMixture(Layer):
 
     @property
     def parameters(self) -> dict[str, Array | float]:
-        """The parameters of the operation as it takes them, trained or not."""
+        """The parameters of the operation, trained or not."""
         learned = {name: namespace_of(value).exp(value) for name, value in self.log_parameters.items()}
         return {**self.constants, **learned}
 
@@ -133,7 +133,7 @@ class HopMixture(Layer):
 
 @dataclass(frozen=True, eq=False)
 class NamedLayer(Layer):
-    """A layer that is known by its name and settings; interpreters that do not know the name refuse it."""
+    """A layer that is described by its name and settings; interpreters that do not know the name refuse it."""
 
     ARRAYS = ("tensors",)
 
@@ -158,7 +158,7 @@ class NamedLayer(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Convolution(NamedLayer):
-    """A convolution that is no polynomial filter, by the name of its class, such as ``"EdgeNet"``.
+    """A convolution other than a polynomial filter, by the name of its class, such as ``"EdgeNet"``.
 
     Attributes:
         function, options, rounds, tensors: as those of :class:`Activation`.
@@ -187,10 +187,10 @@ class Activation(NamedLayer):
     Attributes:
         function: the name, such as ``"max-k"``.
         options: its settings, JSON values.
-        rounds: how many exchanges between neighbours it takes.
+        rounds: number of exchanges between neighbours.
         tensors: its trained arrays, by name.
-        features: features of the signal; None where any number will do.
-        pools: whether it reads a mean over all nodes, which no number of exchanges between neighbours gives.
+        features: number of features of the signal; None if any number will do.
+        pools: whether it reads a mean over all nodes, which exchanges between neighbours do not give.
     """
 
     kind = "activation"
@@ -205,7 +205,7 @@ class Activation(NamedLayer):
 
 @dataclass(frozen=True, eq=False)
 class LayerNorm(Layer):
-    """The features of each node less their mean, divided by the root of their variance plus epsilon, scaled, moved."""
+    """Layer normalization over the features of each node."""
 
     kind = "layer-norm"
     ARRAYS = ("weight", "bias")
@@ -222,7 +222,7 @@ class LayerNorm(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Nested(Layer):
-    """Layers that hold others: branches of chains, whose arrays are named by their places."""
+    """Layers that hold others: branches of chains, whose arrays are named by branch and position."""
 
     branches: tuple[tuple[Layer, ...], ...]
 
@@ -266,14 +266,14 @@ class Nested(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Sum(Nested):
-    """Chains of layers side by side, whose results are added; the empty chain is the input, as in a residual block."""
+    """Parallel chains of layers, whose outputs are added; the empty chain is the identity, as in a residual block."""
 
     kind = "sum"
 
 
 @dataclass(frozen=True, eq=False)
 class OnGraph(Nested):
-    """One chain on a graph of its own, such as the operator that a convolution makes of the edges it is given."""
+    """A chain on its own graph, such as the operator that a convolution builds from its edges."""
 
     kind = "on-graph"
 
