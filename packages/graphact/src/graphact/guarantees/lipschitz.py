@@ -79,8 +79,8 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph where these have at most 20 million coefficients; otherwise
-      the sum of the magnitudes of all paths. ``uses_forms`` says which.
+      actual graph where these have at most 20 million coefficients; otherwise the smaller of the product and of the sum
+      of the magnitudes of all paths. ``uses_forms`` says which.
 
     Everything is computed in float64, and constants of networks are moved up by what that may lose; rounding errors of
     the module itself are not part of the statement.
