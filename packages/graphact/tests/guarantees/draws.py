@@ -175,7 +175,7 @@ def shake(module, rng):
 
 
 def violations(drawn, per_node, x, other):
-    """How many (graph, signal, perturbation) break |f(x) - f(x')| <= L |x - x'|, node by node, and how many there were.
+    """Count the (graph, signal, perturbation) that break |f(x) - f(x')| <= L |x - x'| at a node, and all of them.
 
     The norm of the perturbation is taken over the graph that a node belongs to, so every graph is a case of its own.
     """

@@ -23,7 +23,7 @@ def perturbed(x, radius, generator):
 
 
 def broken(module, graph, certificate, others):
-    """How many outputs leave their interval, and how many certified decisions change."""
+    """Count the outputs that leave their interval and the certified decisions that change."""
     with torch.no_grad():
         outputs = module(others, graph)
     size = 1e-12 * (1 + outputs.abs().max())

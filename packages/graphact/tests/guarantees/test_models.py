@@ -1,11 +1,26 @@
 """Chains, residual blocks, torch's modules and PyG's: exact constants where they are linear, sound ones elsewhere."""
 
+import itertools
 import operator
 
+import numpy
 import pytest
 import torch
 from torch import nn
-from torch_geometric.nn import GCN, GIN, MLP, ChebConv, GATConv, GCNConv, GINConv, GraphSAGE, SAGEConv
+from torch_geometric.nn import (
+    GCN,
+    GIN,
+    MLP,
+    BatchNorm,
+    ChebConv,
+    GATConv,
+    GCNConv,
+    GINConv,
+    GraphSAGE,
+    MeanAggregation,
+    SAGEConv,
+)
+from torch_geometric.nn import LayerNorm as PyGLayerNorm
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn import Sequential as PyGSequential
 
@@ -58,6 +73,9 @@ LINEAR = {
     "gin without map": lambda: GINConv(nn.Sequential(nn.Identity(), nn.Linear(3, 4, bias=False)), eps=-0.4),
     "gin of PyG": lambda: GINConv(MLP([3, 5, 4], act=None, norm=None)),
     "linear": lambda: nn.Linear(3, 4),
+    "batch norm after a filter": lambda: Sequential(GraphFilter(3, 4, order=1), nn.BatchNorm1d(4)),
+    "mean": lambda: SAGEConv(3, 4, aggr=MeanAggregation()),
+    "part of GIN": lambda: GINConv(nn.Linear(3, 4), eps=0.3, train_eps=True),
     "linear of PyG": lambda: PyGLinear(3, 4),
     "residual": lambda: Residual(GraphFilter(3, 3, order=2), GCNConv(3, 3)),
     "chain": lambda: Sequential(nn.Linear(3, 5), GCNConv(5, 2), Residual(SAGEConv(2, 2)), nn.Linear(2, 4)),
@@ -100,9 +118,59 @@ OTHERS = {
 }
 
 
+def per_layer(layers):
+    return PerLayer(GraphAdaptiveMax(features=4, start="uniform"), layers=layers)
+
+
+def inside_of_gin(act):
+    parts = [(GINConv(nn.Sequential(nn.Linear(3, 4), act, nn.Linear(4, 2))), "x, edge_index -> x")]
+    return PassGraph(PyGSequential("x, edge_index", parts))
+
+
+def without_weights():
+    act = GraphAdaptiveMax(features=4, start="uniform")
+    return PassGraph(PyGSequential("x, edge_index", [(GCNConv(3, 4), "x, edge_index -> x"), act]))
+
+
+FURTHER = {
+    "batch norm of torch": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)),
+    "batch norm without weights": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=False), nn.Tanh()),
+    "batch norm of PyG": lambda: GCN(3, 4, 2, 2, norm="batch_norm"),
+    "batch norm in front": lambda: Sequential(BatchNorm(3), GCNConv(3, 4), nn.ReLU()),
+    "batch norm in GIN": lambda: GINConv(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))),
+    "batch norm first in GIN": lambda: GINConv(nn.Sequential(nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 2))),
+    "MLP": lambda: MLP([3, 4, 2]),
+    "MLP in GIN": lambda: GINConv(MLP([3, 4, 2])),
+    "layer norm of PyG": lambda: GCN(3, 4, 2, 2, norm=PyGLayerNorm(4, eps=0.3, mode="node")),
+    "swish": lambda: GCN(3, 4, 2, 2, act="swish"),
+    "prelu": lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(init=-0.7)),
+    "prelu of features": lambda: nn.Sequential(nn.Linear(3, 4), nn.PReLU(4)),
+    "slope of numpy": lambda: nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(numpy.float64(0.1))),
+    "slope of torch": lambda: nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(torch.tensor(0.1))),
+    "alpha of numpy": lambda: nn.Sequential(nn.Linear(3, 4), nn.ELU(numpy.float32(2.0))),
+    "dropout": lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout1d(), nn.AlphaDropout()),
+    "PerLayer inside of GIN": lambda: inside_of_gin(per_layer(1)),
+    "PerLayer inside and outside": lambda: PassGraph(GIN(3, 4, 2, act=per_layer(3))),
+    "edges without weights": without_weights,
+}
+
+
 def made(make, seed=0):
+    """A model in evaluation mode; statistics of norms and slopes are drawn."""
     torch.manual_seed(seed)
-    return make().double().eval()
+    model = make().double().eval()
+    for part in model.modules():
+        if isinstance(part, nn.BatchNorm1d):
+            part.running_mean.normal_()
+            part.running_var.uniform_(0.1, 3)
+            for parameter in part.parameters():
+                nn.init.normal_(parameter)
+        if isinstance(part, nn.PReLU):
+            nn.init.normal_(part.weight)
+    return model
+
+
+MODELS = {**LINEAR, **OTHERS, **FURTHER}
 
 
 def dense_jacobian(model, graph):
@@ -124,20 +192,19 @@ def test_linear_models_have_their_exact_constant(name, graph):
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("name", {**LINEAR, **OTHERS})
+@pytest.mark.parametrize("name", MODELS)
 def test_a_description_computes_what_the_model_does(name, graph):
-    model, graph = made({**LINEAR, **OTHERS}[name]), GRAPHS[graph]
+    model, graph = made(MODELS[name]), GRAPHS[graph]
     layers, features = read_model(model, graph)
     x = torch.randn(NODES, features, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(evaluate(layers, x[None], graph)[0], call_on_graph(model, x, graph))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(("name", "seed"), [*itertools.product(OTHERS, range(3)), *((name, 1) for name in FURTHER)])
 def test_no_pair_beats_a_constant_and_no_attack_leaves_a_certificate(name, seed):
     graph = [*GRAPHS.values()][seed]
-    model = made(OTHERS[name], seed)
+    model = made(MODELS[name], seed)
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(3, NODES, FEATURES, dtype=torch.float64, generator=generator)
     bound = lipschitz_bound(model, graph)
@@ -151,9 +218,9 @@ def test_no_pair_beats_a_constant_and_no_attack_leaves_a_certificate(name, seed)
         assert not (tried.changed & certificate.certified).any()
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", {**OTHERS, **FURTHER})
 def test_models_and_graphs_in_float32(name):
-    model, graph = made(OTHERS[name]).float(), WEIGHTED.to(torch.float32)
+    model, graph = made(MODELS[name]).float(), WEIGHTED.to(torch.float32)
     x = torch.randn(NODES, 3)
     certificate = certify(model, graph, x, 0.01)
     with torch.no_grad():
@@ -206,10 +273,18 @@ def test_a_module_that_stands_in_two_places_counts_twice(name):
     assert bool((tried.lower >= certificate.lower).all() and (tried.upper <= certificate.upper).all())
 
 
-@pytest.mark.parametrize("part", [nn.ReLU(), nn.Linear(4, 4, bias=False)], ids=["activation", "parameters"])
-def test_lost_links_in_front_of_a_module_that_stands_in_two_places(part):
-    model = made(lambda: Sequential(GraphFilter(3, 4, order=1), shared_in_a_chain(part, nn.Linear(4, 4))))
-    x = torch.randn(2, NODES, FEATURES, dtype=torch.float64)
+@pytest.mark.parametrize(
+    "part",
+    [
+        shared_in_a_chain(nn.ReLU(), nn.Linear(4, 4)),
+        shared_in_a_chain(nn.Linear(4, 4, bias=False), nn.Linear(4, 4)),
+        nn.BatchNorm1d(4),
+    ],
+    ids=["activation twice", "parameters twice", "batch norm"],
+)
+def test_lost_links_before_a_module(part):
+    model = made(lambda: Sequential(GraphFilter(3, 4, order=1), part))
+    x = torch.randn(NODES, FEATURES, dtype=torch.float64)
     bound, before = topology_bound(model, SYMMETRIC, LostLinks(1), x), model(x, SYMMETRIC)
     edge_index, weight = SYMMETRIC.to_edge_index()
     largest = 0.0
@@ -320,7 +395,11 @@ REFUSED = {
     "dropout of torch": (lambda: training(Sequential(nn.Dropout(0.1))), "parts.0", "training mode"),
     "dropout of an MLP": (lambda: training(GINConv(MLP([3, 4, 2], norm=None, dropout=0.5))), "nn", "training mode"),
     "jumping knowledge": (lambda: GCN(3, 4, 2, 2, jk="cat"), "jk", "jk='cat'"),
-    "batch norm": (lambda: training(GCN(3, 4, 2, 2, norm="batch_norm")), "norms.0.module", "training mode"),
+    "batch norm": (
+        lambda: training(GCN(3, 4, 2, 2, norm="batch_norm")),
+        "norms.0.module",
+        r"training mode.*call eval\(\)",
+    ),
     "epsilon": (lambda: nn.LayerNorm(3, eps=0.0), "", "no bound"),
     "layer norm of nodes": (lambda: nn.LayerNorm([12, 3]), "", "mixes nodes"),
     "gelu": (lambda: nn.GELU(approximate="tanh"), "layer 0", "no rule for 'gelu approximated by tanh'"),
@@ -333,15 +412,29 @@ REFUSED = {
     "widths": (lambda: Residual(nn.Linear(3, 4)), "parts.0", "adds values of 3 and 4 features"),
     "call": (around_a_chain_of_torch, "", "cannot be called"),
     "bilinear": (lambda: Sequential(nn.Bilinear(3, 3, 3)), "parts.0", "what a Bilinear computes"),
+    "batch norm without statistics": (
+        lambda: nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False)).eval(),
+        "0",
+        "those of all nodes",
+    ),
+    "layer norm of PyG": (lambda: GCN(3, 4, 2, 2, norm="layer_norm"), "norms.0", "mode='node' is described"),
+    "epsilon of PyG": (lambda: GCN(3, 4, 2, norm=PyGLayerNorm(4, 0.0, mode="node")), "norms.0", "eps > 0"),
+    "in place": (lambda: Residual(nn.ReLU(inplace=True), GraphFilter(3, 3, order=1)), "", "inplace=True"),
+    "lazy": (lambda: nn.Sequential(nn.Tanh(), nn.LazyLinear(2)), "1", "for the first time: call it"),
+    "roots": (lambda: GCNConv(3, 4), "", "normalize=False", Graph.from_dense(-MATRIX - MATRIX.T)),
+    "powers": (lambda: ChebConv(3, 4, K=45), "", "beyond the order 20", SYMMETRIC),
+    "softmax": (lambda: Sequential(nn.Tanh(), nn.Softmax(-1)), "parts.1", "a GraphModule may describe itself"),
+    "calls": (lambda: inside_of_gin(nn.Sequential(*[per_layer(1)] * 2)), "model.module_0.nn.1.1", "more often"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_known_is_refused_by_name(name):
-    make, part, reason = REFUSED[name]
+    make, part, reason, *own = REFUSED[name]
+    graph = own[0] if own else WEIGHTED
     torch.manual_seed(0)
     model = make()
-    for check in (lambda: lipschitz_bound(model, WEIGHTED), lambda: certify(model, WEIGHTED, ZERO, 0.1)):
+    for check in (lambda: lipschitz_bound(model, graph), lambda: certify(model, graph, ZERO, 0.1)):
         with pytest.raises(UnsupportedModelError, match=reason) as caught:
             check()
         assert caught.value.part == part
@@ -437,3 +530,19 @@ def test_no_jacobian_of_a_layer_norm_beats_its_slope(features, epsilon):
     rows = torch.func.vmap(torch.func.jacrev(norm))(x).abs().sum(-1)
     assert rows.max() <= slope * (1 + 1e-9)
     assert slope <= 2.1 * rows.max() + 1e-12
+
+
+def test_pass_graph_uses_a_graph_unchanged_without_normalization():
+    """Bounds hold for the edges; activations use another graph unchanged where nothing is normalised."""
+    torch.manual_seed(0)
+    inner = GCN(3, 4, 2, 2, act=GraphAdaptiveMax(features=4, start="uniform")).double().eval()
+    edge_index, weight = SYMMETRIC.to_edge_index()
+    x = torch.randn(NODES, 3, dtype=torch.float64)
+    for model, own in (
+        (PassGraph(inner, normalize=None), SYMMETRIC),
+        (PassGraph(inner), SYMMETRIC.normalize("symmetric")),
+    ):
+        layers, _ = read_model(model, SYMMETRIC)
+        with torch.no_grad():
+            expected = model(x, edge_index, weight, graph=own)
+        torch.testing.assert_close(evaluate(layers, x, SYMMETRIC), expected)

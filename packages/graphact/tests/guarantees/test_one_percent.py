@@ -1,4 +1,4 @@
-"""Where constants are attained, a bound that is one percent too small is caught by attacks, and the bound itself holds.
+"""Attacks break bounds that are one percent too small where constants are attained, and never the bounds themselves.
 
 Lost links are in test_lost_links.py, noise on edges in test_topology.py.
 """

@@ -1,4 +1,4 @@
-"""What guarantees know about pointwise functions, against many values of the functions themselves."""
+"""Rules of pointwise functions, against many values of the functions themselves."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What float64 loses: allowances that hold where numbers cancel, overflow or are too small to divide by."""
+"""Rounding errors of float64: allowances that hold where numbers cancel, overflow or are too small to divide by."""
 
 import itertools
 import math
@@ -74,7 +74,7 @@ def cancelling(size, width=3):
 
 
 def exactly(model, x):
-    """What linear maps make of a node's features, in rational numbers."""
+    """Evaluate linear maps of a node's features in rational numbers."""
     values = [Fraction(value) for value in x]
     for linear in model:
         rows = [[Fraction(weight) for weight in row] for row in linear.weight.tolist()]

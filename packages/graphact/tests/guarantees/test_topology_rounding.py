@@ -30,7 +30,7 @@ def plus(left, right):
 
 
 def exactly(layers, x, matrix):
-    """What layers make of values ``(N, F)`` on a graph, in rational numbers."""
+    """Evaluate layers on values ``(N, F)`` in rational numbers."""
     size = range(len(matrix))
     for layer in layers:
         match layer:

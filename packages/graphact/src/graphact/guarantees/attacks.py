@@ -29,7 +29,7 @@ class Equivariance:
 
     Attributes:
         deviation: the largest difference between the output of the renumbered graph and the renumbered output.
-        tolerance: what rounding may explain: 1000 units in the last place of the largest output.
+        tolerance: the deviation that rounding explains: 1000 units in the last place of the largest output.
         permutations: how many were tried.
     """
 
@@ -119,7 +119,7 @@ def attack(
     """Search a box around signals for other decisions and for extreme outputs.
 
     Signed gradient steps raise and lower all outputs and bring each node's second class before its first; random
-    corners of the box are tried as well. What is found is a lower bound on what is possible, as
+    corners of the box are tried as well. The result is a lower bound on the possible change, as
     :func:`~graphact.guarantees.certify` gives upper bounds.
 
     Args:
@@ -295,7 +295,7 @@ def empirical_topology(
         module: anything called as ``module(x, graph)`` that can be differentiated.
         graph: the graph.
         x: signals, ``(..., N, F)``.
-        perturbation: what can happen to the graph.
+        perturbation: the perturbation of the graph.
         draws: random perturbations, and as many along gradients.
         generator: source of randomness, on the CPU.
     """

@@ -17,7 +17,7 @@ from graphact.guarantees.rules import MAX_ENTRIES
 from graphact.guarantees.zonotope import Zonotope, with_errors
 from graphact.spec import Linear
 
-ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside what float64 can lose on the way
+ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside the bounds of rounding errors
 MAX_GENERATORS = 5 * MAX_ENTRIES  # coefficients of the forms of one signal, 800 MB
 Kind = Literal["auto", "classifier", "regressor"]
 Constants = tuple[Tensor, Tensor]
@@ -65,7 +65,7 @@ def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: K
     million coefficients (about 2,000 nodes with 4 features), there is only the second one.
 
     Args:
-        model: what :func:`lipschitz_bound` takes.
+        model: any model that :func:`lipschitz_bound` accepts.
         graph: the graph.
         x: signals.
         radius: largest change of any input, not negative.

@@ -15,12 +15,12 @@ from graphact.guarantees.rules import find_rule
 from graphact.nn import GraphModule
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
 
-ROUNDING = 1e-6  # what float32 may lose of the factor, and float64 of the constant
+ROUNDING = 1e-6  # of the factor in float32, and of the constant in float64
 PROPORTIONAL_TO: dict[type[Layer], tuple[str, ...]] = {
     Filter: ("taps",),
     Linear: ("weight",),
     HopMixture: ("beta", "weights"),
-    Pointwise: (),  # its slopes multiply the constant of what is in front of it
+    Pointwise: (),  # its slopes multiply the constant of the layers before it
 }
 
 

@@ -27,9 +27,9 @@ from graphact.spec import (
     map_arrays,
 )
 
-KnownLayer = Filter | Linear | Pointwise | HopMixture  # what everything in this package knows
+KnownLayer = Filter | Linear | Pointwise | HopMixture  # with rules for all guarantees
 Layers = tuple[KnownLayer, ...]
-Block = KnownLayer | LayerNorm | Sum  # what bounds on a fixed graph know
+Block = KnownLayer | LayerNorm | Sum  # with rules for bounds on a fixed graph
 Blocks = tuple[Block, ...]
 Each = TypeVar("Each", bound=Layer)
 
@@ -131,7 +131,7 @@ def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
         case Pointwise():
             name, known = layer.function, [*POINTWISE, *TRAINED]
             has_known_layers = name in POINTWISE or name in TRAINED
-        case HopMixture(operation=operation):  # by what it is: another operation of the same name has no rule
+        case HopMixture(operation=operation):  # by identity: another operation of the same name has no rule
             name, has_known_layers, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
         case _:
             return f"nothing is known about layers of the kind {layer.kind!r}"
@@ -189,7 +189,7 @@ class Hop:
         """Apply a function to the nodes ``(n,)`` and their neighbours ``(n, d)``, degree by degree, 0 included.
 
         Every result has the nodes in its second last dimension, ``(..., n, F)``; they come back in the order of all
-        nodes. ``entries`` numbers are held for each neighbour, which decides how many nodes fit into memory at once.
+        nodes. ``entries`` numbers are held for each neighbour, which limits the nodes of one batch.
         """
         parts: list[tuple[Tensor, ...]] = []
         for nodes, table in self.neighborhoods.tables():

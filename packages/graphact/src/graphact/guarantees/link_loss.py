@@ -99,7 +99,7 @@ class Enumeration:
     """The result of trying every set of links.
 
     Attributes:
-        per_node: ``(N,)``, the largest change at each node, moved up by what rounding can do.
+        per_node: ``(N,)``, the largest change at each node, enlarged by bounds of rounding errors.
         worst: ``(t, 2)``, the links whose loss changes an output most.
         sets: how many were tried.
     """

@@ -79,11 +79,11 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
     - A filter bank or an FIR: its induced norm, exactly.
     - An activation: Proposition 2's constant as ``paper`` (graph-adaptive max), and a certificate for each node.
     - A network: the product of its layers as ``composed``, and a tighter one from affine forms of differences over the
-      actual graph where these have at most 20 million coefficients; otherwise
-      the sum of the magnitudes of all paths. ``uses_forms`` says which.
+      actual graph where these have at most 20 million coefficients; otherwise the smaller of the product and of the sum
+      of the magnitudes of all paths. ``uses_forms`` says which.
 
-    Everything is computed in float64, and constants of networks are moved up by what that may lose; rounding errors of
-    the module itself are not part of the statement.
+    Everything is computed in float64, and constants of networks are enlarged by bounds of its rounding errors. Rounding
+    in the evaluation of the module is not covered.
 
     Args:
         module: a module of :mod:`graphact.nn` or one that describes itself, a chain or residual block of these and of
@@ -150,7 +150,7 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
 def paper_constant(layers: Blocks, graph: Graph) -> float | None:
     r"""Return the constant of Proposition 2, :math:`|\beta| + K C \max_k \|S^k\|_\infty` with :math:`C = \max_k |h_k|`.
 
-    None for what it does not speak of: anything but one graph-adaptive max.
+    None for anything but one graph-adaptive max, the only case of the proposition.
     """
     only = layers[0] if len(layers) == 1 else None
     if not isinstance(only, HopMixture) or only.operation is not MAX or only.reads != "shifted":
@@ -296,7 +296,7 @@ class Differences:
 
     forms: Tensor  # (M, N, F)
     spread: Tensor  # (N, F), the size of a further unknown at every node and feature
-    rectified: Tensor  # (M, N, F), what a pointwise function reads
+    rectified: Tensor  # (M, N, F), the input of the pointwise function
     slopes: tuple[float, float]  # the least and the largest of that function
 
     def settle(self) -> Tensor:

@@ -34,7 +34,7 @@ from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
 Spend = Callable[[float], None]  # called with the number of operations before they are done
 MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds
-SPARSE = 10  # what a product of two entries of sparse matrices costs, in those of dense ones
+SPARSE = 10  # cost of a product of two entries of sparse matrices, in those of dense ones
 MAX_ROWS = 512  # of a power at once; as many as there are nodes in the worst case are then held for each
 
 

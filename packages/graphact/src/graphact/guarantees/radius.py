@@ -25,7 +25,7 @@ from graphact.progress import live_bars
 from graphact.spec import Filter, Linear
 
 Progress = Callable[[float], None]  # called with the share of the nodes that is done
-ROUNDING = 1e-9  # of outputs and losses, by which margins must be above 0 beside what float64 can lose on the way
+ROUNDING = 1e-9  # of outputs and losses, by which margins must be above 0 beside the bounds of rounding errors
 PRECISION = 0.01  # the largest radius that can be certified is found up to this part of it
 MAX_TRIALS = 30
 CLOSE = 1.5  # rivals that are tried together: radii from their constants, in units of the smallest
@@ -42,7 +42,7 @@ class CertifiedRadius:
         rivals: ``(n,)``, the class that limits the radius.
         constants: ``(n, O)``, the certified Lipschitz constants of the margins to each class, for all signals.
         margins: ``(n, O)``, the margins at the given signal; infinite for the class itself.
-        moving: what moves: ``"all"`` features of all nodes, or those of the ``"node"`` itself.
+        moving: the features that move: ``"all"`` features of all nodes, or those of the ``"node"`` itself.
     """
 
     nodes: Tensor
@@ -84,7 +84,7 @@ def certified_radius(
     Time grows with the nodes asked for times the size of the part of the graph that each depends on.
 
     Args:
-        model: what :func:`certify` takes, with at least two outputs at every node.
+        model: any model that :func:`certify` accepts, with at least two outputs at every node.
         graph: the graph.
         x: one signal.
         nodes: which nodes; None for all.
@@ -141,7 +141,7 @@ def attack_radius(
     :func:`certified_radius`.
 
     Args:
-        model: what :func:`certify` takes, with at least two outputs at every node.
+        model: any model that :func:`certify` accepts, with at least two outputs at every node.
         graph: the graph.
         x: one signal, ``(N, F)``.
         nodes: which nodes; None for all.

@@ -26,7 +26,7 @@ from graphact.nn.unchanged import check_untouched, original_class, replaced_glob
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
-Computed = dict[tuple[str, str], Tensor]  # what parametrizations give, by part and name
+Computed = dict[tuple[str, str], Tensor]  # values of parametrizations, by part and name
 DEVIATION = 1e-9  # of a model from its description, in float64, as a part of the largest output
 
 
@@ -200,7 +200,7 @@ def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
-    """What layers make of signals ``(..., N, F)`` in float64; it can be differentiated."""
+    """Evaluate layers on signals ``(..., N, F)`` in float64; gradients flow through."""
     for layer in layers:
         own = resolve_graph(layer, graph)
         match layer:

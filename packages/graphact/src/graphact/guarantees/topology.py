@@ -22,7 +22,7 @@ from graphact.guarantees.zonotope import Zonotope, propagate_forms
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
-MAX_NUMBERS = 5 * MAX_ENTRIES  # of errors, or of the forms of a box, at once: 800 MB
+MAX_NUMBERS = 5 * MAX_ENTRIES  # of errors, or of the forms of a box, held together: 800 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +31,9 @@ class ErrorSources:
 
     magnitudes: Tensor  # of S, (N, N)
     count: int  # the number C
-    most: int  # how many of them act at once
+    most: int  # how many of them act together
     losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
-    added: Callable[[Tensor, Tensor], Tensor]  # what S' - S makes of the rest of earlier shifts, and of values
+    added: Callable[[Tensor, Tensor], Tensor]  # S' - S times the rest of earlier shifts, and times values
     widest: Graph  # with no entry smaller in magnitude than that of any S'
     changing: Tensor  # the nodes whose outputs can change at all, (N,)
 
@@ -160,7 +160,7 @@ class TopologyBound:
     Attributes:
         value: the largest change of any output.
         per_node: ``(N,)``, the largest change at each node.
-        perturbation: what can happen to the graph.
+        perturbation: the assumed perturbation of the graph.
         exact: whether every way to lose links was tried, so that value and per_node are attained, but for rounding.
         worst: ``(n, 2)``, where exact: the links (pairs of nodes) whose loss changes an output by the value.
     """
@@ -190,17 +190,17 @@ def topology_bound(
 
     A filter multiplies values by the change of S, so a bound needs bounded values: it holds for the given signals or,
     without any, for all signals with :math:`\|x\|_\infty \le` magnitude. Weights that are not perturbed stay as they
-    are; the graph is not normalised anew.
+    are; the graph is not normalised again.
 
     Lost links are tried, set by set, as long as there are few: then the result is ``exact``. That is possible for given
     signals, and for all signals where the module is linear. Sets that no node notices as a whole need not be tried.
-    Otherwise bounds are propagated from layer to layer, for 100 million numbers at once at most: links, or nodes,
+    Otherwise bounds are propagated from layer to layer, for at most 100 million numbers together: links, or nodes,
     times nodes times features for given signals, and the square of nodes times features for all signals.
 
     Everything is computed in float64, and bounds are moved up by what that may lose; they are infinite where numbers
     overflow. Rounding errors of the module itself are not part of the statement.
 
-    It does not hold for nodes or links that are new, for weights that are normalised anew after a loss (so that PyG's
+    It does not hold for nodes or links that are new, for weights that are normalised again after a loss (so that PyG's
     convolutions, which do that, are refused), for inputs that change at the same time (:func:`lipschitz_bound` on the
     perturbed graph) and for other norms.
 
@@ -231,7 +231,7 @@ def topology_bound(
         >>> topology_bound(one_hop, path, LostLinks(1))
         TopologyBound(value=1, perturbation=LostLinks(count=1), exact)
     """
-    if type(perturbation) not in (EdgeNoise, LostLinks):  # nothing is known about what a subclass does
+    if type(perturbation) not in (EdgeNoise, LostLinks):  # a subclass may do anything
         raise TypeError(f"perturbation must be EdgeNoise or LostLinks, got {type(perturbation).__name__}")
     if x is not None and magnitude != 1.0:
         raise ValueError("magnitude must be left out where signals are given: the bound holds for these alone")
@@ -276,7 +276,7 @@ def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Pertu
             way_out += ", or let more sets of few links be tried (trials)"
         raise ValueError(
             f"graph must be smaller for bounds that pass from layer to layer: with {graph.num_nodes} nodes they need "
-            f"{max(errors, forms):.2g} numbers at once, and {MAX_NUMBERS:.2g} are possible; {way_out}"
+            f"{max(errors, forms):.2g} numbers together, and {MAX_NUMBERS:.2g} are possible; {way_out}"
         )
 
 
