@@ -81,17 +81,3 @@ def test_a_laplacian_whose_row_sums_overflow_is_refused(scale):
     graph = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], torch.full((4,), scale))
     with pytest.raises(ValueError, match=r'row sums of kind "laplacian" must be finite, got -?inf'):
         graph.normalize("laplacian")
-
-
-@pytest.mark.parametrize(("dtype", "value"), [(torch.float32, 3e38), (torch.float64, 1.7e308), (torch.float16, 6e4)])
-def test_self_loops_whose_sum_overflows_are_refused(dtype, value):
-    """As other repeated edges are."""
-    weight = torch.tensor([value, value, 1.0, 1.0], dtype=dtype)
-    for edges in ([[1, 1, 0, 1], [1, 1, 1, 0]], [[0, 0, 0, 1], [1, 1, 1, 0]]):
-        with pytest.raises(ValueError, match="edge_weight summed over repeated edges must be finite, got inf"):
-            Graph.from_edge_index(edges, weight)
-
-
-def test_weights_whose_sum_overflows_are_taken():
-    graph = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], torch.full((4,), 3e38))
-    assert graph.weight.tolist() == torch.full((4,), 3e38).tolist()

@@ -1,7 +1,6 @@
-"""A graph as a whole: copied to devices, pinned, shared between processes, pickled, handed to PyG."""
+"""A graph as a whole: copied to devices, pinned, shared between processes, handed to PyG."""
 
 import gc
-import pickle
 import weakref
 
 import pytest
@@ -44,13 +43,6 @@ def test_what_is_shared_inside_stays_shared(graph):
     assert copied.weight is not graph.weight
     assert copied._patterns.keys() == graph._patterns.keys()
     assert copied.incoming.sizes.device.type == "cpu"
-
-
-@each_graph
-def test_a_pickled_graph_is_the_same_and_holds_nothing_twice(graph):
-    unpickled = pickle.loads(pickle.dumps(graph))
-    assert_same(graph, unpickled)
-    assert (unpickled.incoming is unpickled.outgoing) == (graph.incoming is graph.outgoing)
 
 
 @each_graph

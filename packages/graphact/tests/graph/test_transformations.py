@@ -1,6 +1,5 @@
 """Graphs made from graphs, against dense linear algebra."""
 
-import copy
 import dataclasses
 
 import numpy as np
@@ -64,11 +63,8 @@ def test_normalisation_keeps_an_undirected_graph_undirected():
     assert not graph.normalize("symmetric").is_directed
     assert not graph.normalize("spectral").is_directed
     assert graph.normalize("random_walk").is_directed
-
-
-def test_unknown_normalisation():
     with pytest.raises(ValueError, match="kind must be one of 'spectral', .* got 'row'"):
-        random_graph().normalize("row")
+        graph.normalize("row")
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -118,22 +114,6 @@ def test_hop_patterns(seed):
                 ]
 
 
-def test_to_dtype_and_device():
-    graph = random_graph().normalize("laplacian")
-    half = graph.to(dtype=torch.float32)
-    assert (half.dtype, half.diagonal.dtype, half.outgoing_weight.dtype) == (torch.float32,) * 3
-    assert graph.to("meta").device.type == "meta"
-    with pytest.raises(TypeError, match="dtype must be a floating-point torch.dtype, got torch.int64"):
-        graph.to(dtype=torch.int64)
-
-
-def test_frozen_and_copyable():
-    graph = random_graph()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        graph.weight = graph.weight * 2
-    assert torch.equal(copy.deepcopy(graph).to_dense(), graph.to_dense())
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_sums_do_not_saturate(dtype):
     leaves = 4000
@@ -143,13 +123,6 @@ def test_half_precision_sums_do_not_saturate(dtype):
     assert star.normalize("random_walk").weight.float().sum() == pytest.approx(1, abs=0.01)
     repeated = Graph.from_edge_index(torch.tensor([[0], [1]]).expand(2, leaves), torch.ones(leaves, dtype=dtype))
     assert repeated.weight.item() == torch.tensor(float(leaves), dtype=dtype)
-
-
-def test_overflow_is_noticed():
-    with pytest.raises(ValueError, match="edge_weight summed over repeated edges must be finite, got inf"):
-        Graph.from_edge_index([[0, 0], [1, 1]], torch.full((2,), 3e38))
-    with pytest.raises(ValueError, match="weights in torch.float16 must be finite, got inf"):
-        Graph.from_edge_index([[0], [1]], torch.tensor([1e6])).to(torch.float16)
 
 
 def path_matrix(n):
@@ -170,21 +143,45 @@ def test_spectra_that_converge_slowly(matrix, radius):
     assert normalized.weight.abs().max().item() == pytest.approx(1 / radius, rel=1e-8)
 
 
-def test_nilpotent_operator_with_cycles_has_no_radius():
+def ring_with_an_edge_of_weight_zero(nodes):
+    weight = torch.ones(nodes, dtype=torch.float64)
+    weight[0] = 0
+    ring = torch.stack([torch.arange(nodes), torch.arange(1, nodes + 1) % nodes])
+    return Graph.from_edge_index(ring, weight)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        Graph.from_dense(torch.tensor([[1.0, -1.0], [1.0, -1.0]])),
+        ring_with_an_edge_of_weight_zero(4),
+        ring_with_an_edge_of_weight_zero(300),
+    ],
+    ids=["signed", "small ring", "large ring"],
+)
+def test_eigenvalues_that_are_all_zero(graph):
+    """Iterations on such an operator find the roots of rounding errors."""
     with pytest.raises(ValueError, match="needs an eigenvalue that is not zero"):
-        Graph.from_dense(torch.tensor([[1.0, -1.0], [1.0, -1.0]])).normalize("spectral")
+        graph.normalize("spectral")
 
 
-def test_to_gives_the_same_graph_back_and_keeps_patterns():
+def test_to():
+    laplacian = random_graph().normalize("laplacian").to(dtype=torch.float32)
+    assert (laplacian.diagonal.dtype, laplacian.outgoing_weight.dtype) == (torch.float32,) * 2
+    with pytest.raises(ValueError, match="weights in torch.float16 must be finite, got inf"):
+        Graph.from_edge_index([[0], [1]], torch.tensor([1e6])).to(torch.float16)
     graph = random_graph()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        graph.weight = graph.weight * 2
     graph.hop_pattern(2)
     assert graph.to(torch.float64) is graph
     assert graph.to("cpu") is graph
     single = graph.to(torch.float32)
     assert single.dtype == torch.float32
     assert torch.equal(single.hop_pattern(2).col, graph.hop_pattern(2).col)
-    with pytest.raises(TypeError, match="dtype must be a floating-point torch.dtype, got 'float64'"):
-        graph.to(dtype="float64")
+    for dtype in ("float64", torch.int64):
+        with pytest.raises(TypeError, match="dtype must be a floating-point torch.dtype, got "):
+            graph.to(dtype=dtype)
 
 
 def test_walks_of_a_huge_hub_are_refused():
@@ -210,13 +207,3 @@ def test_second_derivatives_reach_edge_weights(symmetric):
 
     assert torch.autograd.gradcheck(run, (weight, x))
     assert torch.autograd.gradgradcheck(run, (weight, x))
-
-
-@pytest.mark.parametrize("nodes", [4, 300])
-def test_edges_of_weight_zero_close_no_cycle(nodes):
-    """All eigenvalues are zero, and iterations on such an operator find the roots of rounding errors."""
-    ring = torch.stack([torch.arange(nodes), torch.arange(1, nodes + 1) % nodes])
-    weight = torch.ones(nodes, dtype=torch.float64)
-    weight[0] = 0
-    with pytest.raises(ValueError, match="needs an eigenvalue that is not zero"):
-        Graph.from_edge_index(ring, weight).normalize("spectral")

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+import graphact
+from graphact import Graph, functional
 from graphact.kernels import reference
 from graphact.kernels.autograd import tensors_of
 from support.interpreter import swift
@@ -132,32 +134,37 @@ def test_mixing_rounds_half_precision_once(rows, per_feature, dtype):
         torch.testing.assert_close(one.double(), right, rtol=torch.finfo(dtype).eps, atol=1e-4)
 
 
+def check_plan(plan, graph, shape, hops, per_feature=True, *, shifted=True, tolerance=None):
+    """Compare a plan and its backward pass, by the Triton kernels, with the reference on new numbers."""
+    gamma = 0.9 if plan.op == "kernel" else None
+    x, grad, beta = torch.randn(shape), torch.randn(shape), torch.randn(())
+    weights = torch.randn((hops, shape[-1])[: 2 if per_feature else 1])
+    plan.backend = importlib.import_module("graphact.kernels.triton")
+    out, saved = plan.forward(x, beta, weights, gamma)
+    found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
+    activation = functional.graph_adaptive if shifted else functional.localized
+    with graphact.backend("reference"):
+        right = activation(inputs[0], graph, *inputs[1:], plan.op, closed=plan.closed, gamma=gamma or 0.1)
+    expected = [right.detach(), *torch.autograd.grad(right, inputs, grad)]
+    torch.testing.assert_close([out, *found], expected, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
 @pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("loops", [False, True])
 def test_recorded_launches_serve_other_signals(op, hops, loops):
     """The second evaluation records its launches; the others, on other numbers, must give what the reference gives."""
-    import graphact
-    from graphact.kernels import triton
     from graphact.kernels.triton.plan import RecordedPlan
 
     torch.manual_seed(hops)
     nodes, features = 12, 3
     edge_index = torch.randint(nodes, (2, 40))
     edge_index = edge_index if loops else edge_index[:, edge_index[0] != edge_index[1]]
-    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("symmetric")
+    graph = Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("symmetric")
     plan = RecordedPlan(graph, torch.randn(nodes + 1, features), op, False, True)
-    plan.backend = triton
-    gamma = 0.9 if op == "kernel" else None
     for _ in range(4):
-        x, grad = torch.randn(nodes + 1, features), torch.randn(nodes + 1, features)
-        beta, weights = torch.randn(()), torch.randn(hops, features)
-        out, saved = plan.forward(x, beta, weights, gamma)
-        found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
-        inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
-        with graphact.backend("reference"):
-            right = graphact.functional.graph_adaptive(inputs[0], graph, *inputs[1:], op, gamma=gamma or 0.1)
-        torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
+        check_plan(plan, graph, (nodes + 1, features), hops)
     assert all(recording is not None for recording in plan.recordings.values())
     assert len(plan.recordings) == 2
 
@@ -167,59 +174,37 @@ def test_recorded_launches_serve_other_signals(op, hops, loops):
 @pytest.mark.parametrize("shifted", [False, True])
 def test_large_signals_equal_torch(op, closed, shifted, monkeypatch):
     """On a graph with a hub and loops, for a batch of signals; weights of each feature only enter the last sum."""
-    import graphact
-    from graphact.kernels import triton
     from graphact.kernels.triton.plan import LargePlan
 
     for room in ("launch", "median", "select"):  # a smaller hub is one that no lane walks alone
         monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "ALONE", 64)
     torch.manual_seed(0)
     per_feature = closed != shifted  # so that each meets each of the others, for every operation
-    nodes, features, hops, gamma = 100, 3, 2 if shifted else 1, 0.9 if op == "kernel" else None
+    nodes, shape = 100, (2, 101, 3)
     hub = torch.stack([torch.arange(1, nodes), torch.zeros(nodes - 1, dtype=torch.int64)])
     edge_index = torch.cat([torch.randint(nodes, (2, 3 * nodes)), hub, hub.flip(0)], 1)
-    graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("random_walk")
-    x, grad = torch.randn(2, nodes + 1, features), torch.randn(2, nodes + 1, features)
-    beta, weights = torch.randn(()), torch.randn((hops, features)[: 2 if per_feature else 1])
-    plan = LargePlan(graph, x, op, closed, shifted)
-    plan.backend = triton
-    out, saved = plan.forward(x, beta, weights, gamma)
-    found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
-    inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
-    activation = graphact.functional.graph_adaptive if shifted else graphact.functional.localized
-    with graphact.backend("reference"):
-        right = activation(inputs[0], graph, *inputs[1:], op, closed=closed, gamma=gamma or 0.1)
-    expected = [right.detach(), *torch.autograd.grad(right, inputs, grad)]
-    torch.testing.assert_close([out, *found], expected, rtol=1e-4, atol=1e-4)
+    graph = Graph.from_edge_index(edge_index, num_nodes=nodes + 1).normalize("random_walk")
+    plan = LargePlan(graph, torch.randn(shape), op, closed, shifted)
+    check_plan(plan, graph, shape, 2 if shifted else 1, per_feature, shifted=shifted, tolerance=1e-4)
 
 
 @pytest.mark.parametrize("op", ["max", "kernel"])
 @pytest.mark.parametrize("loops", [False, True])
 def test_graphs_without_hubs_share_a_recording(op, loops, monkeypatch):
     """A recording of one graph serves others, of another size and with other edges."""
-    import graphact
-    from graphact.kernels import triton
     from graphact.kernels.triton import plan as plans
 
     monkeypatch.setattr(plans, "_shared", {})
     monkeypatch.setattr(plans, "MIN_NODES", 1)
     torch.manual_seed(0)
-    features, gamma, shared = 2, 0.9 if op == "kernel" else None, []
+    features, shared = 2, []
     for nodes in (258, 260, 301, 262):  # one lane or tile more or less, none of them a multiple of 16
         edge_index = torch.randint(nodes, (2, 4 * nodes))
         edge_index = edge_index if loops else edge_index[:, edge_index[0] != edge_index[1]]
-        graph = graphact.Graph.from_edge_index(edge_index, num_nodes=nodes).normalize("random_walk")
-        x, grad = torch.randn(nodes, features), torch.randn(nodes, features)
-        beta, weights = torch.randn(()), torch.randn(2, features)
-        plan = plans.RecordedPlan(graph, x, op, False, True)
-        plan.backend = triton
+        graph = Graph.from_edge_index(edge_index, num_nodes=nodes).normalize("random_walk")
+        plan = plans.RecordedPlan(graph, torch.randn(nodes, features), op, False, True)
         shared.append(plan.recordings)
-        out, saved = plan.forward(x, beta, weights, gamma)
-        found = plan.backward(grad, x, beta, weights, gamma, saved, True)[:3]
-        inputs = [tensor.clone().requires_grad_() for tensor in (x, beta, weights)]
-        with graphact.backend("reference"):
-            right = graphact.functional.graph_adaptive(inputs[0], graph, *inputs[1:], op, gamma=gamma or 0.1)
-        torch.testing.assert_close([out, *found], [right.detach(), *torch.autograd.grad(right, inputs, grad)])
+        check_plan(plan, graph, (nodes, features), 2)
     assert any(len(recordings) == 2 and all(recordings.values()) for recordings in shared)
     assert len({id(recordings) for recordings in shared}) < len(shared)
 

@@ -96,17 +96,6 @@ def test_gradients_of_an_activation_over_two_hops(op):
     assert torch.autograd.gradgradcheck(run, (x, beta, weights))
 
 
-def test_vmap_over_graphs_is_refused():
-    _, both = lists(DIRECTED)
-    weight, x = torch.rand(DIRECTED.num_edges), torch.ones(6, 1)
-
-    def run(col):
-        return torch.ops.graphact.shift(x, weight, weight, [both[0], col, *both[2:]])
-
-    with pytest.raises(NotImplementedError, match="vmap over graphs is not supported"):
-        torch.func.vmap(run)(both[1].repeat(3, 1))
-
-
 def test_vmap_over_weights_is_one_shift_after_the_other():
     _, both = lists(DIRECTED)
     weights, x = torch.rand(3, DIRECTED.num_edges), torch.randn(6, 2)
