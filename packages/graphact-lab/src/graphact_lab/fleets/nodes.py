@@ -99,7 +99,7 @@ class NodeFleet:
         )
         self.decayed = {name for name in trained if is_decayed(name)}
         self.best: list[State | None] = [None] * len(models)
-        self.way = "plain"
+        self.recording = "plain"
 
     def __len__(self) -> int:
         return len(self.best)
@@ -182,7 +182,7 @@ class NodeFleet:
                 with torch.cuda.stream(stream):
                     epoch(running)
                 torch.cuda.current_stream().wait_stream(stream)
-            elif self.way.startswith("not recorded"):
+            elif self.recording.startswith("not recorded"):
                 epoch(running)
             else:
                 graph = torch.cuda.CUDAGraph()
@@ -192,11 +192,11 @@ class NodeFleet:
                 except torch.OutOfMemoryError:  # fewer models at a time may fit
                     raise
                 except RuntimeError as error:  # some step waits for the device: every epoch is launched anew
-                    self.way = f"not recorded: {[*str(error).splitlines(), ''][0]}"
+                    self.recording = f"not recorded: {[*str(error).splitlines(), ''][0]}"
                     torch.cuda.synchronize()
                     epoch(running)
                     return
-                self.way = "recorded"
+                self.recording = "recorded"
                 recorded.append(graph)
                 graph.replay()
 
