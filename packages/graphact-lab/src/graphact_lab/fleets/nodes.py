@@ -24,7 +24,7 @@ from graphact_lab.fleets.features import SparseFeatures
 METRICS = ("accuracy", "roc_auc")
 PARTS = ("train", "validation", "test")
 LOOK_EVERY = {"cuda": 50, "cpu": 10}  # epochs between looks at the scores
-# Numbers in a pass over edges and nodes from which on it pays to record an epoch anew for fewer models
+# Numbers in a pass over edges and nodes from which on it pays to record an epoch again for fewer models
 WORTH = {"cuda": 10**8, "cpu": 0}
 
 
@@ -191,7 +191,7 @@ class NodeFleet:
                         epoch(running)
                 except torch.OutOfMemoryError:  # fewer models at a time may fit
                     raise
-                except RuntimeError as error:  # some step waits for the device: every epoch is launched anew
+                except RuntimeError as error:  # some step waits for the device: every epoch is launched again
                     self.recording = f"not recorded: {[*str(error).splitlines(), ''][0]}"
                     torch.cuda.synchronize()
                     epoch(running)
@@ -213,7 +213,7 @@ class NodeFleet:
         else:
             evaluated = self.evaluate(running)
         self.note(running, evaluated.detach())
-        if not self.template.dropped_last:  # buffers move along, behind the choice
+        if not self.template.dropped_last:  # buffers change after the selection
             logits = self.call(running, masks, True)
         running.steps.add_(1)
         self.update(running, self.losses(running, logits))
