@@ -81,20 +81,6 @@ def test_regressors_clones_and_copies():
     np.testing.assert_array_equal(same.predict([1, 3]), fitted.predict([1, 3]))
 
 
-def test_pickles_that_name_the_package_alone_load():
-    """Estimators were one module once: its pickles ask the package for the class, and for the network of graphs."""
-    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    signals = [torch.full((3, 1), float(sign)) for sign in (1, -1, 1, -1)]
-    fitted = GraphClassifier(epochs=2, random_state=0).fit(signals, [1, 0, 1, 0], graphs=edges)
-    now = pickle.dumps(fitted, protocol=0)
-    old = now.replace(b"graphact.estimators.graphs\n", b"graphact.estimators\n")
-    assert old != now
-    same = pickle.loads(old)
-    np.testing.assert_array_equal(
-        same.predict_proba(signals, graphs=edges), fitted.predict_proba(signals, graphs=edges)
-    )
-
-
 def test_rows_of_some_nodes_are_refused_with_the_way_out():
     x, y, graph = communities()
     for form in (graph, graph.to_edge_index()[0], graph.to_dense().numpy()):

@@ -9,8 +9,8 @@ from graphact.cli import main
 from graphact.guarantees import check_equivariance, lipschitz_bound
 from graphact.spec.operations import MEAN, OPERATIONS, Operation
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_lab.tasks import source_localization_tasks
 from support.graphs import random_graph
+from support.tasks import make_tasks
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_values():
 @pytest.mark.slow
 @pytest.mark.parametrize("learn", [False, True])
 def test_it_trains_in_a_fleet_as_alone(learn):
-    tasks = [task.to(dtype=torch.float64) for task in source_localization_tasks(graphs=2, splits=1, nodes=2)]
+    tasks = make_tasks(4, graphs=2, samples=400, classes=4, dtype=torch.float64)
     settings = TrainingSettings(epochs=2, learning_rate=0.02)
     models = [gcnn(learn_temperature=learn).double() for _ in tasks]
     alone = [gcnn(learn_temperature=learn).double() for _ in tasks]

@@ -1,4 +1,4 @@
-"""Progress that a person sees while something runs."""
+"""Progress on the screen while something runs."""
 
 from graphact.progress import JobProgress, download_bar, progress_bar, show_progress
 

@@ -91,7 +91,7 @@ class Plain(nn.Module):
 
 
 def plain_name(name):
-    """The name in the plain network of a tensor of ours."""
+    """The name of a tensor in the plain network."""
     if ".norms." not in name:
         return f"model.{name}"
     _, layer, _, norm, part = name.split(".")

@@ -193,7 +193,7 @@ def test_models_leave_the_stack_when_they_are_done(problem, monkeypatch):
     assert sizes[-1] < 4
     assert len(sizes) == max(undisturbed.best_epoch) + 7
     sizes.clear()
-    monkeypatch.setitem(module.WORTH, "cpu", 10**9)  # too little work to stack anew: all stay until the last is done
+    monkeypatch.setitem(module.WORTH, "cpu", 10**9)  # too little work to stack again: all stay until the last is done
     assert fleet_of(problem, models).train(EPOCHS, 6) == undisturbed
     assert sizes == [4] * (max(undisturbed.best_epoch) + 7)
 

@@ -32,7 +32,7 @@ def test_recorded_epochs_are_those_of_the_cpu(activation):
         fleet = GraphFleet(models, partitions, data.y, splits, **settings, device=device, dtype=torch.float64)
         result = fleet.train(11)
         found.append((result, fleet.curves.cpu(), [fleet.model(number).cpu() for number in range(2)]))
-    assert fleet.way == "recorded"
+    assert fleet.recording == "recorded"
     assert found[1][0].best_epoch == found[0][0].best_epoch
     assert found[1][0].validation == pytest.approx(found[0][0].validation)
     torch.testing.assert_close(found[1][1], found[0][1])

@@ -34,8 +34,8 @@ class GraphLearner(LightningModule):
     ``test_mask`` a step counts the nodes of its mask alone.
 
     It logs ``train_loss``, ``val_loss``, ``test_loss`` and, for classes, ``val_accuracy`` and ``test_accuracy`` in
-    percent. Checkpoints hold the settings; ``GraphLearner.load_from_checkpoint(path, model=model)`` takes the model
-    again, and the ``pool`` if there was one.
+    percent. Checkpoints hold the settings; ``GraphLearner.load_from_checkpoint(path, model=model)`` needs the
+    model again, and the ``pool`` if there was one.
 
     Args:
         model: the network.

@@ -1,4 +1,4 @@
-"""What several processes find, for all tests of this folder."""
+"""Findings of several processes, for all tests of this folder."""
 
 import json
 from pathlib import Path
@@ -34,5 +34,5 @@ def let_four_work(directory):
 
 @pytest.fixture(scope="session")
 def findings(workplace):
-    """What each process found, by name, number of processes and process."""
+    """Findings of each process, by name, number of processes and process."""
     return {path.stem: json.loads(path.read_text()) for path in workplace.glob("*-[1-4]-[0-3].json")}

@@ -1,4 +1,4 @@
-"""What a user runs under torchrun: read the parts, train with checkpoints, keep the parameters.
+"""A script that a user runs under torchrun: read the parts, train with checkpoints, keep the parameters.
 
 Usage: elastic_run.py PARTS OUT. Every process leaves its number in the file OUT/pid-RANK.
 """

@@ -66,7 +66,7 @@ def message_of(function):
 
 
 def order_of_events(graph):
-    """What happens in which order in one hop, there and back."""
+    """Record the order of events in one hop, forward and backward."""
     events, start, finish = [], _Ticket.start, _Ticket.finish
 
     def work(x, *graphs):

@@ -59,11 +59,11 @@ def models():
 
 
 def distance(model, whole, part, group):
-    """How far summed gradients are from those of the whole graph, for their size, in three steps; and the buckets."""
+    """Measure how far summed gradients are from those of the whole graph, in three steps; count the buckets."""
     x = torch.randn(6, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     alone, replicated, largest = copy.deepcopy(model), replicate(model, group), 0.0
     alone(x.clone().requires_grad_(), whole).square().sum().backward()
-    for _ in range(3):  # buckets are arranged anew after the first
+    for _ in range(3):  # buckets are rearranged after the first
         replicated.zero_grad()
         replicated(x[part.nodes].requires_grad_(), part).square().sum().backward()
         for ours, theirs in zip(model.parameters(), alone.parameters(), strict=True):

@@ -85,7 +85,7 @@ def compare(model, whole, part, x):
 
 
 def reference(model, whole, x):
-    """What the whole graph gives in this process alone."""
+    """Compute outputs and gradients on the whole graph, in this process alone."""
     x = x.clone().requires_grad_()
     out = model(x, whole)
     scale = torch.randn(out.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(5))

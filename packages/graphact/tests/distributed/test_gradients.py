@@ -11,7 +11,7 @@ from graphact.distributed import processes
 
 
 class Bucket:
-    """What DistributedDataParallel hands to its hook, as far as the hook looks at it."""
+    """The part of a bucket of DistributedDataParallel that the hook reads."""
 
     def buffer(self):
         return torch.arange(3.0)

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def said(findings):
-    """What each of three processes found."""
+    """Findings of each of three processes."""
     return [findings[f"mishaps-3-{rank}"] for rank in range(3)]
 
 

@@ -1,4 +1,4 @@
-"""What scale-out refuses in one line: data, targets and models from which it would learn something else, or nothing."""
+"""Refusals in one line: data, targets and models with which training would learn something else, or nothing."""
 
 from pathlib import Path
 

@@ -10,8 +10,8 @@ from graphact import nn
 from graphact.guarantees import certify, lipschitz_bound, lipschitz_constrained, topology_bound
 from graphact.spec import UnsupportedModelError
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_lab.tasks import source_localization_tasks
 from support.graphs import random_graph
+from support.tasks import make_tasks
 
 
 class DoubledGCNN(nn.GCNN):
@@ -181,8 +181,8 @@ def test_a_constrained_model_is_bounded_as_it_computes_and_not_saved(tmp_path):
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_fleet_trains_a_changed_model_as_it_is(change):
     """A description that would not be true is not used: the fleet ends where training alone does."""
-    settings = TrainingSettings(epochs=2, batch_size=300, learning_rate=0.01)
-    tasks = source_localization_tasks(graphs=1, splits=1, nodes=2)
+    settings = TrainingSettings(epochs=2, batch_size=100, learning_rate=0.01)
+    tasks = make_tasks(2, samples=400, classes=4)
     models, alone = ([*map(make_seeded(change), range(2))] for _ in range(2))
     fleet = Fleet(models, tasks)
     assert fleet.strategy in ("vmap", "loop")

@@ -20,9 +20,9 @@ from graphact.pyg import PassGraph
 from graphact.registry import FURTHER, POINTWISE
 from graphact.spec import UnsupportedModelError, structure
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_lab.tasks import source_localization_tasks
 from support import oracle
 from support.graphs import random_case, random_graph
+from support.tasks import make_tasks
 from support.tolerances import assert_near
 
 OTHERS = ("mixture-ga", "shiftless-max", "shiftless-median", "max-k", "grelu", "digraf")
@@ -214,7 +214,7 @@ def test_guarantees_refuse_what_they_do_not_know(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FURTHER)
 def test_a_fleet_trains_as_each_alone(name):
-    tasks = [task.to(dtype=torch.float64) for task in source_localization_tasks(graphs=2, splits=1, nodes=2)]
+    tasks = make_tasks(4, graphs=2, samples=400, classes=4, dtype=torch.float64)
     settings = TrainingSettings(epochs=2, learning_rate=0.02)
     models = [nn.GCNN([1, 4], order=1, activation=name, hops=2, out_features=4).double() for _ in tasks]
     alone = copy.deepcopy(models)

@@ -1,4 +1,4 @@
-"""What a fleet of any modules keeps: checkpoints, random streams, modes, buffers, precisions; and what it refuses."""
+"""State of fleets of any modules: checkpoints, random streams, modes, buffers, precisions; and refused tasks."""
 
 import copy
 from dataclasses import replace

@@ -77,15 +77,15 @@ def as_it_is(part):
     return part
 
 
-def of_partial(bound):
+def find_in_partial(bound):
     return bound.args[0]
 
 
-def of_method(method):
+def find_in_method(method):
     return method.__self__
 
 
-def of_mapping(mapping):
+def find_in_mapping(mapping):
     return mapping["part"]
 
 
@@ -101,16 +101,16 @@ PLACES = {
     "tuple": (lambda part: (part,), first),
     "list": (lambda part: [part], first),
     "deque": (lambda part: collections.deque([part]), first),
-    "dict": (lambda part: {"part": part}, of_mapping),
-    "defaultdict": (lambda part: collections.defaultdict(list, part=part), of_mapping),
+    "dict": (lambda part: {"part": part}, find_in_mapping),
+    "defaultdict": (lambda part: collections.defaultdict(list, part=part), find_in_mapping),
     "nested list": (lambda part: [None, ({"part": [part]},)], nested),
     "plain object": (Holder, held),
     "object that pickles nothing": (Forgetful, held),
     "object with slots": (Slotted, held),
     "namespace": (lambda part: types.SimpleNamespace(kept=part), held),
-    "partial": (in_partial, of_partial),
+    "partial": (in_partial, find_in_partial),
     "partial that is called": (in_partial, as_it_is),
-    "bound method": (lambda part: part.forward, of_method),
+    "bound method": (lambda part: part.forward, find_in_method),
     "hidden module of a registered one": (Hiding, as_it_is),
     "hidden module of a hidden one": (lambda part: (Hiding(part),), first),
     "closure": (lambda part: lambda x: part(x), as_it_is),

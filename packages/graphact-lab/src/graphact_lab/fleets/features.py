@@ -49,12 +49,12 @@ class SparseFeatures:
 
     @cached_property
     def transposition(self) -> Tensor:
-        """Where each value of the transpose stands among those of the matrix."""
+        """Position of each value of the transpose among those of the matrix."""
         return self.matrix.col_indices().argsort(stable=True)
 
     @property
     def count(self) -> int:
-        """How many values are not zero."""
+        """Number of nonzero values."""
         return self.matrix.values().numel()
 
     def to_dense(self) -> Tensor:

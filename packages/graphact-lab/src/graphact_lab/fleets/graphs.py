@@ -22,7 +22,7 @@ from graphact_lab.fleets.active import ActiveModels
 from graphact_lab.fleets.nodes import NodeFleet
 
 TIE = 1e-6  # points of accuracy for a unit of cross entropy: less than one graph in any set, whatever the loss
-LARGEST_LOSS = 1e3
+MAX_LOSS = 1e3
 
 
 class GraphFleet(NodeFleet):
@@ -130,4 +130,4 @@ class GraphFleet(NodeFleet):
         each = F.cross_entropy(logits.flatten(0, 1).double(), targets.flatten(), reduction="none").view(targets.shape)
         own = each.gather(1, graphs.clamp(min=0)).masked_fill(graphs < 0, 0.0)
         loss = own.sum(1) / running.counts["validation"].double()
-        return validation - TIE * loss.clamp(max=LARGEST_LOSS), test
+        return validation - TIE * loss.clamp(max=MAX_LOSS), test

@@ -24,7 +24,7 @@ from graphact_lab.fleets.features import SparseFeatures
 METRICS = ("accuracy", "roc_auc")
 PARTS = ("train", "validation", "test")
 LOOK_EVERY = {"cuda": 50, "cpu": 10}  # epochs between looks at the scores
-# Numbers in a pass over edges and nodes from which on it pays to record an epoch anew for fewer models
+# Numbers in a pass over edges and nodes from which on it pays to record an epoch again for fewer models
 WORTH = {"cuda": 10**8, "cpu": 0}
 
 
@@ -99,7 +99,7 @@ class NodeFleet:
         )
         self.decayed = {name for name in trained if is_decayed(name)}
         self.best: list[State | None] = [None] * len(models)
-        self.way = "plain"
+        self.recording = "plain"
 
     def __len__(self) -> int:
         return len(self.best)
@@ -182,7 +182,7 @@ class NodeFleet:
                 with torch.cuda.stream(stream):
                     epoch(running)
                 torch.cuda.current_stream().wait_stream(stream)
-            elif self.way.startswith("not recorded"):
+            elif self.recording.startswith("not recorded"):
                 epoch(running)
             else:
                 graph = torch.cuda.CUDAGraph()
@@ -191,12 +191,12 @@ class NodeFleet:
                         epoch(running)
                 except torch.OutOfMemoryError:  # fewer models at a time may fit
                     raise
-                except RuntimeError as error:  # some step waits for the device: every epoch is launched anew
-                    self.way = f"not recorded: {[*str(error).splitlines(), ''][0]}"
+                except RuntimeError as error:  # some step waits for the device: every epoch is launched again
+                    self.recording = f"not recorded: {[*str(error).splitlines(), ''][0]}"
                     torch.cuda.synchronize()
                     epoch(running)
                     return
-                self.way = "recorded"
+                self.recording = "recorded"
                 recorded.append(graph)
                 graph.replay()
 
@@ -213,7 +213,7 @@ class NodeFleet:
         else:
             evaluated = self.evaluate(running)
         self.note(running, evaluated.detach())
-        if not self.template.dropped_last:  # buffers move along, behind the choice
+        if not self.template.dropped_last:  # buffers change after the selection
             logits = self.call(running, masks, True)
         running.steps.add_(1)
         self.update(running, self.losses(running, logits))

@@ -1,4 +1,4 @@
-"""Networks for those who want no loop, with the conventions of scikit-learn: fit, predict, score, clone.
+"""Networks with the conventions of scikit-learn: fit, predict, score, clone.
 
 Needs the extra ``estimators``. The graph is an argument of every call: a fitted model predicts on any graph.
 """
@@ -13,7 +13,6 @@ require("graphact.estimators needs", "sklearn")  # named before a module asks fo
 from graphact.estimators.base import GraphEstimator as GraphEstimator  # noqa: E402
 from graphact.estimators.files import read  # noqa: E402
 from graphact.estimators.graphs import GraphClassifier  # noqa: E402
-from graphact.estimators.graphs import Pooled as Pooled  # noqa: E402, older pickles have it here
 from graphact.estimators.nodes import NodeClassifier, NodeRegressor  # noqa: E402
 from graphact.estimators.on_nodes import OnNodes  # noqa: E402
 

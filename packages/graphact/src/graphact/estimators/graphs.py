@@ -31,7 +31,7 @@ class Pooled(nn.Module):
 
 
 class GraphClassifier(ClassifierMixin, GraphEstimator):
-    """Classes of whole graphs. Settings are those of :class:`NodeClassifier`; a step takes all graphs at once.
+    """Classes of whole graphs. Settings are those of :class:`NodeClassifier`; each step uses all graphs.
 
     A network on the nodes, mean and maximum over the nodes of each graph, a linear map. Samples are signals
     ``(n, F)`` with a graph each, or PyG's ``Data``.

@@ -1,4 +1,4 @@
-"""What callers give: features and graphs in the forms of many libraries, read as arrays, tensors and graphs."""
+"""Conversion of features and graphs from the forms of many libraries to arrays, tensors and graphs."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
 
 
 def nodes_at_least(graph: Any) -> int:
-    """How many nodes a graph has, or an edge_index names."""
+    """Count the nodes of a graph, or those that an edge_index names."""
     if isinstance(graph, Tensor):
         is_list = graph.layout == torch.strided
         return (int(graph.max()) + 1 if graph.numel() else 0) if is_list else graph.size(0)
@@ -82,6 +82,6 @@ def edges_of(data: Any) -> tuple[Any, Tensor | None]:
 
 
 def is_one(graphs: Any) -> bool:
-    """Whether this is one graph for all samples rather than one for each."""
+    """Return whether this is one graph for all samples rather than one for each."""
     is_matrix = hasattr(graphs, "sparse_sizes") or getattr(graphs, "ndim", None) == 2
     return hasattr(graphs, "one_hop") or is_networkx(graphs) or is_matrix

@@ -19,7 +19,7 @@ MISSING = "graph is missing, and every node is on its own; give graph=..."
 
 
 class NodeEstimator(GraphEstimator):
-    """What answers at the nodes of one graph."""
+    """Base of estimators whose samples are the nodes of one graph."""
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
         x = as_array(X) if isinstance(X, Tensor) else X

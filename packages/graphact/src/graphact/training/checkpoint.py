@@ -24,7 +24,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the header and the tensors of a file, all of them checked; a damaged file raises a ValueError."""
-    header, tensors = load_tensors(path, "pt")
+    header, tensors = load_tensors(path)
     check_tensors(path, header, tensors)
     return header, tensors
 

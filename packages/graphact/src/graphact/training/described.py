@@ -21,8 +21,7 @@ from graphact.kernels import autograd
 from graphact.nn.module import describe
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
 from graphact.spec.operations import MAX, MIN
-from graphact.training.samples import StackedBatch, StackedTasks
-from graphact.training.stacked import EgoGraphs, StackedGraphs
+from graphact.training.stacked import EgoGraphs, StackedBatch, StackedGraphs, StackedTasks
 from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
 
 Activation = HopMixture | Pointwise

@@ -197,7 +197,8 @@ def train(
     done = 0 if checkpoint is None else checkpoint.read(batch, optimizer, selection)
     step = timed((make_step or plain_step)(batch, optimizer))
     for epoch in range(done + 1, settings.epochs + 1):
-        set_learning_rate(optimizer, settings, epoch)
+        if settings.schedule != "constant":
+            set_learning_rate(optimizer, settings, epoch)
         order = epoch_order(batch.seeds, epoch, batch.num_samples)
         losses = []
         for number, positions in enumerate(order.split(settings.batch_size, dim=1)):
@@ -208,7 +209,8 @@ def train(
             seconds = selection.seconds_before + time.perf_counter() - begun
             checkpoint.write(batch, optimizer, selection, epoch, seconds)
         if progress is not None:
-            progress(epoch, settings.epochs, torch.stack(losses).mean().item())
+            mean = torch.stack(losses).mean() if len(losses) > 1 else losses[0].mean()
+            progress(epoch, settings.epochs, mean.item())
         if not may_improve:
             break
     if not batch.has_validation:

@@ -1,4 +1,4 @@
-"""How to train."""
+"""Settings of training."""
 
 from dataclasses import dataclass
 

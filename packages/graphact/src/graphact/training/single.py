@@ -16,9 +16,8 @@ from graphact.training import Task, loss_of, metric_of
 from graphact.training.loop import TaskBatch, train
 from graphact.training.module_state import extra_state, state_of, trained_parameters, untrained_tensors
 from graphact.training.randomness import random_stream
-from graphact.training.samples import StackedTasks, cast, check_samples
 from graphact.training.settings import TrainingSettings
-from graphact.training.stacked import StackedGraphs
+from graphact.training.stacked import StackedGraphs, StackedTasks, cast, check_samples
 
 
 @dataclass(frozen=True)

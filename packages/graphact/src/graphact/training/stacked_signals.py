@@ -72,7 +72,7 @@ class FilteredInputs:
 
     @cached_property
     def _everywhere(self) -> tuple[Tensor, KnownSignal]:
-        """What the bank sums, and the signal from the last known shift on."""
+        """The columns that the bank sums, and the signal from the last known shift on."""
         nodes = torch.arange(self.inputs.num_nodes, device=self.samples.device)
         columns = self.inputs.columns(nodes.expand(len(self.samples), -1), self.samples)
         return columns, KnownSignal(self._mix(columns, self.inputs.hops), self.graphs)
@@ -135,7 +135,7 @@ class ShiftedInputs:
         self.table = table.flatten(0, 2)
 
     def columns(self, nodes: Tensor, samples: Tensor) -> Tensor:
-        """What a filter bank sums, at the given nodes ``(R, n)`` for the given samples ``(R, B)``: ``(R, n, B, C)``."""
+        """Columns of a filter bank at nodes ``(R, n)`` for samples ``(R, B)``: ``(R, n, B, C)``."""
         rows = self.owner.unsqueeze(1) * self.num_nodes + nodes
         index = rows.unsqueeze(2) * self.num_samples + samples.unsqueeze(1)
         return implementation(self.table).gather_rows(self.table, index)

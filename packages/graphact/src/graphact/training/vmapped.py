@@ -17,8 +17,7 @@ from graphact.graph import Graph
 from graphact.spec import UnsupportedModelError
 from graphact.training.module_state import State, extra_state, same, state_of, trained_parameters, untrained_tensors
 from graphact.training.randomness import random_stream
-from graphact.training.samples import StackedBatch, StackedTasks, stack
-from graphact.training.stacked import StackedGraphs
+from graphact.training.stacked import StackedBatch, StackedGraphs, StackedTasks, stack
 
 PROBE_SAMPLES = 4
 
