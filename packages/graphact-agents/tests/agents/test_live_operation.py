@@ -1,4 +1,4 @@
-"""Running agents as their operators meet them: strangers, long logs, damaged files, pipes that nobody reads."""
+"""Running agents as their operators meet them: strangers, long logs, damaged files, unread pipes."""
 
 import json
 import os
@@ -120,12 +120,12 @@ def test_an_agent_whose_results_nobody_reads_ends_with_an_error(folders):
         daemon.process.stdout.close()
         assert daemon.process.wait(PATIENCE) == 2
         error = daemon.process.stderr.read().decode()
-        assert error == "graphact: nobody reads the results on standard output any more\n"
+        assert error == "graphact: the reader of the results on standard output has gone\n"
         daemon.process.stdout = None
 
 
 def test_a_reader_that_stands_still_stops_no_run(folders):
-    """Of a pipe that nobody reads for a while: events are lost, counted and told; SIGTERM ends the agent."""
+    """Events on a pipe that is not read for a while are lost, counted and told; SIGTERM ends the agent."""
     np.save(folders[0] / "x.npy", np.random.default_rng(0).normal(size=(2, 8000, 1)))  # 160 kB an event
     options = ["--transport", "udp", "--period", "0.3", "--slot", "0.1", "--status", "0"]
     with Daemon(folders[0], *options) as daemon:
@@ -133,9 +133,7 @@ def test_a_reader_that_stands_still_stops_no_run(folders):
         while not (lost := fetch_status(address)["totals"]["events_lost"]):
             assert time.monotonic() < until
             time.sleep(0.1)
-        assert any(
-            "standard output is not read, or its disk" in line for line in fetch_status(address)["trouble"]
-        )
+        assert any("standard output is not read, or its disk" in line for line in fetch_status(address)["trouble"])
         told = daemon.next_event("lost")
         assert told["count"] >= lost
         while "is not read" in str(fetch_status(address)["trouble"]):  # until it is read again, whatever was lost since
