@@ -207,7 +207,7 @@ class EventWriter:
         self._lines.put(None)
         self._thread.join(self.LINGER)
         if self._thread.is_alive():
-            sys.stderr.write("graphact: standard output is not read; the last events are lost\n")
+            sys.stderr.write("graphact-agents: standard output is not read; the last events are lost\n")
         elif kind is None:
             self._check()
 

@@ -120,7 +120,7 @@ def test_an_agent_whose_results_nobody_reads_ends_with_an_error(folders):
         daemon.process.stdout.close()
         assert daemon.process.wait(PATIENCE) == 2
         error = daemon.process.stderr.read().decode()
-        assert error == "graphact: the reader of the results on standard output has gone\n"
+        assert error == "graphact-agents: the reader of the results on standard output has gone\n"
         daemon.process.stdout = None
 
 
@@ -153,10 +153,8 @@ def test_keys_that_others_can_use_are_refused(folders, name, mode, capsys):
     (folders[0] / name).chmod(mode)
     assert main(["run", str(folders[0])]) == 2
     error = capsys.readouterr().err
-    assert (
-        error
-        == f"graphact: {folders[0] / name} must be for its owner alone, as after chmod 600, got the mode {mode:o}\n"
-    )
+    reason = f"{folders[0] / name} must be for its owner alone, as after chmod 600, got the mode {mode:o}"
+    assert error == f"graphact-agents: {reason}\n"
 
 
 @pytest.mark.parametrize("command", ["run", "learn"])
