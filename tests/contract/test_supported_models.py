@@ -2,15 +2,13 @@
 
 import re
 
-import numpy as np
 import pytest
 import torch
 
 import graphact
 from graphact import nn
 from graphact.registry import BUILT_IN
-from graphact.spec.operations import OPERATIONS, Operation
-from graphact_agents import IncompatibleModelError, load_model, operations, simulate_inference
+from graphact_agents import IncompatibleModelError, load_model
 from support.graphs import random_graph
 from support.on_agents import deploy
 from support.places import ROOT
@@ -50,18 +48,3 @@ def test_convolutions_that_are_refused(name):
     model = nn.GraphNetwork([2, 4], convolution={"name": name, "graph": graph} if name == "EdgeNet" else name)
     with pytest.raises(IncompatibleModelError, match=r"convolutions\.0: agents know the layers .* got 'convolution'"):
         deploy(model, graph)
-
-
-@pytest.mark.parametrize("learn", [False, True])
-def test_an_operation_that_both_sides_register(learn, monkeypatch):
-    def soft_max(neighbors, xp, temperature):
-        return temperature * xp.log(xp.mean(xp.exp(neighbors / temperature), -2))
-
-    shared = Operation("soft-max-of-both", soft_max, parameters={"temperature": 0.7})
-    monkeypatch.setitem(OPERATIONS, shared.name, shared)
-    monkeypatch.setattr(operations, "OPERATIONS", dict(operations.OPERATIONS))
-    operations.register_operation(shared.name, lambda _own, y, temperature: soft_max(y, np, temperature))
-    model = nn.GraphAdaptive("soft-max-of-both", hops=2, learn_temperature=learn).double()
-    graph, x = random_graph(), torch.randn(12, 1, dtype=torch.float64)
-    outputs = simulate_inference(deploy(model, graph), x[None].numpy()).outputs[0]
-    torch.testing.assert_close(torch.as_tensor(outputs), model(x, graph).detach(), rtol=1e-12, atol=1e-12)

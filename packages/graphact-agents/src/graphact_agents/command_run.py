@@ -163,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     if is_encrypted:
         check_private(Tls.from_folder(certificates).key)
     elif options.transport == "zenoh":
-        sys.stderr.write("graphact: no TLS: whoever reaches the port of this node can read its values\n")
+        sys.stderr.write("graphact-agents: no TLS: whoever reaches the port of this node can read its values\n")
     serve(
         options.folder,
         deployment,

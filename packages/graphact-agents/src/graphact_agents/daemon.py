@@ -129,7 +129,7 @@ class EventWriter:
         self._thread.start()
 
     def write(self, event: Event) -> None:
-        """Hand over an event; OSError if nobody reads them any more."""
+        """Hand over an event; OSError if the reader has gone."""
         self._check()
         self._node = event.get("node")
         line, waiting = to_line(event), self.waiting
@@ -207,7 +207,7 @@ class EventWriter:
         self._lines.put(None)
         self._thread.join(self.LINGER)
         if self._thread.is_alive():
-            sys.stderr.write("graphact: standard output is not read; the last events are lost\n")
+            sys.stderr.write("graphact-agents: standard output is not read; the last events are lost\n")
         elif kind is None:
             self._check()
 
@@ -239,12 +239,12 @@ def to_line(event: Event) -> bytes:
 def explain_write_error(error: OSError) -> str:
     """Return why events cannot be written."""
     if isinstance(error, BrokenPipeError):
-        return "nobody reads the results on standard output any more"
+        return "the reader of the results on standard output has gone"
     return f"the results cannot be written to standard output: {error.strerror or error}"
 
 
 def check_reader() -> None:
-    """Raise OSError if nobody reads standard output any more: for whoever may not write to it for long."""
+    """Raise OSError if the reader of standard output has gone; for drivers that may not write for long."""
     file = file_of(sys.stdout)
     if file is not None and hasattr(select, "poll"):
         reader = select.poll()
@@ -254,7 +254,7 @@ def check_reader() -> None:
 
 
 def write_event(event: Event) -> None:
-    """One line of JSON on standard output, at once; OSError if nobody reads it any more."""
+    """Write one line of JSON to standard output, unbuffered; OSError if its reader has gone."""
     line = to_line(event)
     try:
         sys.stdout.flush()

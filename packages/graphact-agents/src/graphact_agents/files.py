@@ -107,7 +107,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path}: must hold a JSON object")
+        raise ValueError(f"{path}: must hold a JSON object, got {type(content).__name__}")
     return content
 
 

@@ -20,7 +20,7 @@ EDGES = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]
 ROUNDS = 3
 WRONG = bytes(32)
 LIMITS = Limits(pending_messages=64, pending_bytes=10_000, archive_bytes=10_000)
-MOST_MEMORY = 4 * 2**20
+MAX_MEMORY = 4 * 2**20
 
 
 class Forgetful(MemoryLog):
@@ -139,7 +139,7 @@ def attack(count, seed=0):
     assert victim.counters.data_sent == accepted
     assert victim.counters.resent == 0
     grown = peak - (baseline or peak)
-    assert grown < MOST_MEMORY, f"{grown} bytes more than after twenty runs"
+    assert grown < MAX_MEMORY, f"{grown} bytes more than after twenty runs"
     return sent, victim.counters, grown
 
 

@@ -176,7 +176,7 @@ def in_a_namespace(arguments):
 
 
 def why_not_allowed():
-    """Why packets cannot be dropped here; None if they can."""
+    """Return why packets cannot be dropped here; None if they can."""
     probe = "ip link set lo up && nft add table inet probe"
     try:
         done = subprocess.run(["unshare", "--net", "sh", "-c", probe], capture_output=True, text=True, check=False)

@@ -163,7 +163,7 @@ def check_complete(case, answer):
 
 
 def whole_answers(logs, run, hears, rounds):
-    """Which nodes had every link in every round, at themselves and at all nodes that their answer depends on."""
+    """The nodes that had every link in every round, at themselves and at all nodes that their answer depends on."""
     used, closed = answered_links(logs, run, rounds)
     whole = np.ones(len(hears), bool)
     for r in range(rounds):

@@ -16,7 +16,7 @@ from support.on_agents import deploy
 
 
 def whole_by_brute_force(nodes, logs, run, rounds):
-    """Which nodes had every link in every round, at themselves and at all nodes that their answer depends on."""
+    """The nodes that had every link in every round, at themselves and at all nodes that their answer depends on."""
     used, closed = answered_links(logs, run, rounds)
     whole = np.ones(len(nodes), bool)
     for r in range(rounds):

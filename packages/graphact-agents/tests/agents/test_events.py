@@ -1,4 +1,4 @@
-"""Events of an agent on a pipe: short ones are written at once, and a pipe that nobody reads holds nothing up."""
+"""Events of an agent on a pipe: short ones are written at once, and an unread pipe holds nothing up."""
 
 import json
 import os
@@ -62,5 +62,5 @@ def test_a_pipe_without_a_reader_is_noticed():
     with standard_output() as pipe:
         check_reader()
         pipe.close()
-        with pytest.raises(OSError, match="nobody reads the results"):
+        with pytest.raises(OSError, match="the reader of the results"):
             check_reader()

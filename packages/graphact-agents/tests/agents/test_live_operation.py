@@ -1,4 +1,4 @@
-"""Running agents as their operators meet them: strangers, long logs, damaged files, pipes that nobody reads."""
+"""Running agents as their operators meet them: strangers, long logs, damaged files, unread pipes."""
 
 import json
 import os
@@ -120,12 +120,12 @@ def test_an_agent_whose_results_nobody_reads_ends_with_an_error(folders):
         daemon.process.stdout.close()
         assert daemon.process.wait(PATIENCE) == 2
         error = daemon.process.stderr.read().decode()
-        assert error == "graphact: nobody reads the results on standard output any more\n"
+        assert error == "graphact-agents: the reader of the results on standard output has gone\n"
         daemon.process.stdout = None
 
 
 def test_a_reader_that_stands_still_stops_no_run(folders):
-    """Of a pipe that nobody reads for a while: events are lost, counted and told; SIGTERM ends the agent."""
+    """Events on a pipe that is not read for a while are lost, counted and told; SIGTERM ends the agent."""
     np.save(folders[0] / "x.npy", np.random.default_rng(0).normal(size=(2, 8000, 1)))  # 160 kB an event
     options = ["--transport", "udp", "--period", "0.3", "--slot", "0.1", "--status", "0"]
     with Daemon(folders[0], *options) as daemon:
@@ -153,10 +153,8 @@ def test_keys_that_others_can_use_are_refused(folders, name, mode, capsys):
     (folders[0] / name).chmod(mode)
     assert main(["run", str(folders[0])]) == 2
     error = capsys.readouterr().err
-    assert (
-        error
-        == f"graphact: {folders[0] / name} must be for its owner alone, as after chmod 600, got the mode {mode:o}\n"
-    )
+    reason = f"{folders[0] / name} must be for its owner alone, as after chmod 600, got the mode {mode:o}"
+    assert error == f"graphact-agents: {reason}\n"
 
 
 @pytest.mark.parametrize("command", ["run", "learn"])

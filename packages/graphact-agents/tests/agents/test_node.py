@@ -89,7 +89,7 @@ def test_deadlines_count_from_the_start_of_the_run():
     node.begin(0, talk(1.0, rounds=3), now=10.5, start=10.0)
     node.advance(11.0)
     assert node.log.records[-1] == RoundClosed(0, 0, ())
-    node.advance(13.0)  # a node that slept closes all its rounds at once
+    node.advance(13.0)  # a node that slept closes all its rounds together
     assert result_of(node).used == ((), (), ())
 
 

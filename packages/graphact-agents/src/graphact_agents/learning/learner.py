@@ -143,7 +143,7 @@ class Learner:
 
 
 def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
-    """The samples of a step: all, or the next batch in an order that is drawn anew for each pass over the samples."""
+    """The samples of a step: all, or the next batch in an order that is drawn again for each pass over the samples."""
     size = learning.batch
     if size is None or size >= count:
         return slice(None)

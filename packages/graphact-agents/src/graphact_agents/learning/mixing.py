@@ -1,4 +1,4 @@
-r"""How neighbours bring their parameters together, once they have their gradients.
+r"""Rules by which neighbours mix their parameters, once they have their gradients.
 
 Every step adapts, then combines. With the node's gradient :math:`g_i`, weights :math:`w_{ij}` of Metropolis and a step
 size :math:`\alpha`:

@@ -61,7 +61,7 @@ class NodeTraining:
         self.node.expect(run, due, self.timing.slot)
 
     def prepare(self) -> None:
-        """Take part in the preparation, or read what came of it in an earlier life."""
+        """Take part in the preparation, or read its results of an earlier life."""
         path = self.folder / PREPARED
         if path.exists():
             try:

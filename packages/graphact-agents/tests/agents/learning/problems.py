@@ -15,7 +15,7 @@ from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE
 from support.on_agents import deploy
 
 TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
-"""A datagram travels for 1 ms, and nobody asks for it again before 20 ms: what is lost is lost."""
+"""A datagram travels for 1 ms, and no node requests it again before 20 ms: what is lost is lost."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LeastSquares:
         )
 
     def distance(self, training):
-        """How far the worst node is from the optimum."""
+        """Return the distance of the worst node from the optimum."""
         return abs(training.copies - self.optimum).max()
 
 
@@ -55,14 +55,14 @@ def least_squares(num_nodes=8):
 
 
 def gradient_rounds(model, *, prepared=True):
-    """How many exchanges a gradient takes, when the signals were shifted before or not."""
+    """Return the exchanges of a gradient, where the signals were shifted before or not."""
     first = model.layers[0].exchanges
     forward = model.rounds - (first if prepared and model.layers[0].kind == "filter" else 0)
     return forward + model.rounds - first
 
 
 def step_rounds(model, learning):
-    """How many exchanges a step takes."""
+    """Return the exchanges of a step."""
     _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
     size = sum(model.parameters[name].size for name in model.trained)
     return gradient_rounds(model) + vectors * math.ceil(size / MAX_PIECE) + acknowledgements

@@ -1,4 +1,4 @@
-"""Where the algorithms end, against an optimum that is known: with and without loss.
+"""The limits of the algorithms against a known optimum: with and without loss.
 
 That all nodes agree proves nothing (they agree on biased answers, too), so distances are to the optimum.
 """

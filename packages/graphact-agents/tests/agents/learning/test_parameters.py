@@ -1,4 +1,4 @@
-"""Which parameters learning changes, in which order, and what it refuses."""
+"""The parameters that learning changes, their order, and models that it refuses."""
 
 from dataclasses import replace
 
