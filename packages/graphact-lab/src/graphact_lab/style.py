@@ -8,7 +8,7 @@ from typing import Any
 
 from graphact.figures import FAINT, FONT, GREY, INK, WHITE, WIDTH, house_style, new_sheet, settle, to_png, to_svg
 
-__all__ = ["WIDTH", "house_style", "new_sheet", "settle", "to_png", "to_svg"]  # and what is defined here
+__all__ = ["GREY", "INK", "WIDTH", "house_style", "new_sheet", "settle", "to_png", "to_svg"]  # and what is defined here
 
 # Figures are drawn for light ground; what becomes of their colours on dark ground
 ON_DARK = {
