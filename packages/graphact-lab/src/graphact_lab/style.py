@@ -59,8 +59,8 @@ FURTHER = {
         ("digraf", "DiGRAF", "DiGRAF", "#cc79a7", "p"),
     )
 }
-# ReLU behind further shifts, and robust convolutions with ReLU
-CONTROLS = {"relu-hops": Style("ReLU + hops", "ReLU behind further shifts", INK, "P", (0, (1, 1)))}
+# ReLU after further shifts, and robust convolutions with ReLU
+CONTROLS = {"relu-hops": Style("ReLU + hops", "ReLU after further shifts", INK, "P", (0, (1, 1)))}
 RIVALS = {
     "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "s", (0, (1.2, 1.2)), 1.0),
     "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "v", (0, (3, 1)), 1.0),
