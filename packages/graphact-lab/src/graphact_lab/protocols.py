@@ -16,7 +16,7 @@ ACTIVATIONS = tuple(COMPARED)  # those of the paper
 METHODS = (*ACTIVATIONS, "fir")
 EVERY_METHOD = (*ACTIVATIONS, *(name for name in POINTWISE if name != "identity"), "fir")  # the identity is FIR
 RIVALS = ("median-gcn", "soft-median-gcn")  # robust convolutions, with ReLU, beside activations
-# What an activation of neighbourhoods must be better than: a ReLU behind further shifts, and a mean of neighbours
+# Controls that an activation of neighbourhoods must beat: a ReLU after further shifts, and a mean of neighbours
 CONTROLS = ("relu-hops", "mean-ga")
 POOLING = ("grelu", "digraf")  # read a mean over all nodes besides, which no exchange between neighbours gives
 ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")

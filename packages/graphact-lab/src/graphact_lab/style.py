@@ -8,7 +8,7 @@ from typing import Any
 
 from graphact.figures import FAINT, FONT, GREY, INK, WHITE, WIDTH, house_style, new_sheet, settle, to_png, to_svg
 
-__all__ = ["WIDTH", "house_style", "new_sheet", "settle", "to_png", "to_svg"]  # and what is defined here
+__all__ = ["GREY", "INK", "WIDTH", "house_style", "new_sheet", "settle", "to_png", "to_svg"]  # and what is defined here
 
 # Figures are drawn for light ground; what becomes of their colours on dark ground
 ON_DARK = {
@@ -59,8 +59,8 @@ FURTHER = {
         ("digraf", "DiGRAF", "DiGRAF", "#cc79a7", "p"),
     )
 }
-# ReLU behind further shifts, and robust convolutions with ReLU
-CONTROLS = {"relu-hops": Style("ReLU + hops", "ReLU behind further shifts", INK, "P", (0, (1, 1)))}
+# ReLU after further shifts, and robust convolutions with ReLU
+CONTROLS = {"relu-hops": Style("ReLU + hops", "ReLU after further shifts", INK, "P", (0, (1, 1)))}
 RIVALS = {
     "median-gcn": Style("MedianGCN", "MedianGCN", "#cc79a7", "s", (0, (1.2, 1.2)), 1.0),
     "soft-median-gcn": Style("Soft Median", "Soft Median GCN", "#cc79a7", "v", (0, (3, 1)), 1.0),

@@ -60,13 +60,13 @@ def exchanges_of(activation: Any) -> int:
 
 
 class NodeNetwork(nn.Module):
-    """Convolutions with an activation behind each, and dropout behind that.
+    """Convolutions with an activation after each, and dropout after that.
 
     Args:
         in_features, width, classes: sizes.
         convolution: a name of ``CONVOLUTIONS``.
         layers: convolutions; without ``readout`` the last one gives the logits.
-        activation, hops: a name of :data:`graphact.nn.ACTIVATIONS`, and its hops; or "relu-hops", a ReLU behind as many
+        activation, hops: a name of :data:`graphact.nn.ACTIVATIONS`, and its hops; or "relu-hops", a ReLU after as many
             further shifts.
         norm: "layer" or "batch", between convolution and activation.
         skip: "linear" adds a linear map of what a convolution reads to what it gives (Luo et al. 2024); "block" makes

@@ -17,12 +17,12 @@ from graphact_lab.style import Variant, title_of
 
 SPREADS = "Bars reach one standard deviation to either side."
 DIFFERENCES = (
-    "Paired over splits, minus the pointwise activation that validates best{}: {}. Half of the 95 % interval behind ±, "
+    "Paired over splits, minus the pointwise activation that validates best{}: {}. Half the 95 % interval follows ±, "
     "corrected for the test samples that splits have in common."
 )
 SEED_DIFFERENCES = (
     "Paired over seeds on one split, minus the pointwise activation that validates best there: {}. Half of the 95 % "
-    "interval behind ±. It tells of the draw of parameters and dropout; of other test samples it tells nothing."
+    "interval follows ±. It tells of the draw of parameters and dropout; of other test samples it tells nothing."
 )
 ADJUSTED = "Two-sided p-values of these differences, adjusted for their number (Holm)."
 COST = ["Parameters", "Exchanges", "Milliseconds a run"]

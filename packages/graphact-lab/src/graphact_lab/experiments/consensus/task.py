@@ -87,8 +87,8 @@ def by_centrality(inputs: Tensor, graph: Graph, steps: int = CENTRALITY_STEPS) -
 
     Shifts of a signal tend to the leading eigenvector of S, and their size to a sum in which each node has the weight
     of its entry in that eigenvector. Divided by it beforehand, all nodes count alike. The weights take ``steps``
-    exchanges, once for a graph; with one step they are the nodes' degrees. A node that hears nobody has no weight and
-    gives 0.
+    exchanges, once for a graph; with one step they are the nodes' degrees. A node without in-neighbours
+    has no weight and gives 0.
 
     Example:
         >>> line = Graph.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=3)
@@ -197,7 +197,7 @@ def baselines_under_link_loss(
     """The filters with averaging weights where links are lost: see :attr:`Experiment.evaluate_baselines`.
 
     Coefficients stay those of the whole graph. Weights are those of the links that are left: a node knows its degree
-    and hears those of its neighbours, and keeps for itself what a lost neighbour had.
+    and receives those of its neighbours, and keeps for itself what a lost neighbour had.
     """
     if not protocol.loss_probabilities:
         return []

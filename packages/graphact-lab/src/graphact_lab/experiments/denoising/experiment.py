@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
     explanation=(
         "Temperatures of 32 weather stations in Brittany, one signal for each hour of January 2014, with white noise "
         "added. The stations have to remove the noise, with messages between neighbours only. The error is in kelvin.",
-        "The paper's claim is about the lowest filter order, K = 1, where a station hears its neighbours alone. The "
+        "The paper's claim is about the lowest filter order, K = 1, where a station reads its neighbours alone. The "
         "baselines leave the noise in, average over stations, or use all stations at once, which no distributed method "
         "may. L.: localized. G.A.: graph-adaptive.",
     ),

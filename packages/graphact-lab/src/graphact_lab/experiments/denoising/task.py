@@ -18,7 +18,7 @@ NAME = "denoising"
 NEIGHBORS = 10
 CHANNELS = ("noisy", "local estimate", "spread", "mean")
 # Units of the channels, in kelvin. They are agreed beforehand, round numbers of the size of winter temperatures: units
-# computed from the data would be averages over all stations, and no station hears all others.
+# computed from the data would be averages over all stations, and no station has all others as neighbours.
 TEMPERATURE_UNIT = 2.5
 TYPICAL_SPREAD = 2.5
 SPREAD_UNIT = 1.0
@@ -185,7 +185,7 @@ def with_local_estimate(task: Task, copies: int = 12) -> Task:
     .. math:: w_i = \ell_i^\top (x - m)_\mathcal{N}, \qquad
               \ell_i = (C_{\mathcal{N}\mathcal{N}} + \sigma^2 I)^{-1} C_{\mathcal{N} i},
 
-    the local Wiener filter: no other linear function of what it hears has a smaller expected squared error in the
+    the local Wiener filter: no other linear function of what it receives has a smaller expected squared error in the
     training hours. Learning it takes one exchange of training data with the neighbours, applying it one exchange of
     measurements. The four input features of a station are
 
@@ -255,7 +255,7 @@ def local_filter(covariance: Tensor, noise: float, graph: Graph) -> Tensor:
     graph do not matter.
 
     Example:
-        Three nodes on a path: the first does not hear the third.
+        Three nodes on a path: the first is no neighbour of the third.
 
         >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> local_filter(torch.ones(3, 3), 1.0, path)

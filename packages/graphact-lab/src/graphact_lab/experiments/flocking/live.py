@@ -61,7 +61,7 @@ class Pilots(Processes):
     def tell(self, agent: int, line: dict[str, Any]) -> None:
         """Hand a state to an agent, without ever waiting for it.
 
-        One that is gone hears nothing; one that stands still hears nothing more once the pipe to it is full, or it
+        One that is gone receives nothing; one that stands still receives nothing more once its pipe is full, or it
         would hold up the world and with it everybody else.
         """
         stream = self.running[agent].stdin
@@ -97,7 +97,7 @@ class FlightPlan:
         rate: of them in a second by the clock; a step is the world's interval in flight, whatever the rate.
         loss: probability that a datagram is lost.
         killed: an agent that is killed (kill -9) at a third of the flight and started again at half of it; or None.
-        partition: from when to when the even agents hear no odd one, as shares of the flight.
+        partition: from when to when even agents receive nothing from odd ones, as shares of the flight.
     """
 
     agents: int = 20

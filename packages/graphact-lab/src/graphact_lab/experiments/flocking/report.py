@@ -127,7 +127,7 @@ def delayed_section(results: Results) -> list[str]:
     if not lines:
         return []
     cells = [(line.label, str(line.exchanges), mean_spread(values(results.of(line)))) for line in lines]
-    parts = ["## ImitationResult and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
+    parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
     reference = best_pointwise(results, delayed=True)
     if reference is not None and (gaps := compared(results, lines, reference)):
         parts += [f"### Minus {reference.label}", table(GAPS, gaps)]

@@ -1,4 +1,4 @@
-"""The world of flocking: teams that move, who hears whom, what an agent measures, the expert, and what a flight costs.
+"""The world of flocking: teams that move, links, measurements, the expert, and what a flight costs.
 
 Positions and velocities are ``(..., N, 2)``: any number of teams, which are alike in their size only. Every function
 works on the CPU and on a GPU and never waits for it. The problem is that of Tolstaya et al. ("Learning decentralized
@@ -22,7 +22,7 @@ class World:
     """The constants of the problem; lengths in metres, times in seconds.
 
     Attributes:
-        radius: agents that are closer hear each other.
+        radius: agents that are closer are neighbours.
         repulsion: the expert pushes agents apart that are closer.
         interval: seconds a step.
         steps: of a flight.

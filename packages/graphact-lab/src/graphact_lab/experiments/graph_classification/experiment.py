@@ -9,7 +9,7 @@ from graphact_lab.descriptions import Experiment, Measure, Variation
 from graphact_lab.protocols import Protocol
 
 SETS = ("MUTAG", "PTC_MR", "PROTEINS", "NCI1", "NCI109")
-OPTIMISTIC = ", optimistic"  # behind the name of a set, in rows of the field's usual protocol
+OPTIMISTIC = ", optimistic"  # after the name of a set, in rows of the field's usual protocol
 METHODS = (
     *("relu", "identity", "leaky-relu", "prelu", "elu", "gelu", "silu", "tanh", "maxout"),
     *("max-l", "median-l", "max-ga", "median-ga", "kernel-ga"),
@@ -60,7 +60,7 @@ EXPERIMENT = Experiment(
     title="Graph classification",
     explanation=(
         "Molecules and proteins: a network says of each graph to which class it belongs. A GIN (Xu et al. 2019) has an "
-        "activation behind each of its layers, which shifts by the symmetrically normalised adjacency; the MLP inside "
+        "activation after each of its layers, which shifts by the symmetrically normalised adjacency; the MLP inside "
         "of a layer has batch norm and ReLU whatever the activation, and the logits are a linear map of the sums over "
         "the nodes of all layers. All activations have one grid of step sizes and shares of dropout and one budget of "
         "epochs. Each of {splits} folds is tested once, by networks whose step size, dropout and epoch were chosen on "

@@ -52,7 +52,7 @@ class TrainedBatchNorm(BatchNorm):
 class GINLayer(nn.Module):
     """``norm(MLP((1 + eps) x + sum_j x_j))``, the MLP of two maps with batch norm and ReLU between (Xu et al. 2019).
 
-    Maps have no bias, which the norm behind would take away.
+    Maps have no bias, which the following norm would cancel.
     """
 
     def __init__(self, in_features: int, width: int) -> None:
@@ -72,7 +72,7 @@ class GINLayer(nn.Module):
 
 
 class GINNetwork(nn.Module):
-    """GIN with an activation behind each layer; logits from the sums over the nodes of all layers (Xu et al. 2018).
+    """GIN with an activation after each layer; logits from the sums over the nodes of all layers (Xu et al. 2018).
 
     Dropout stands before the map from these sums to the logits.
 
