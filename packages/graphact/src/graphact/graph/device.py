@@ -139,18 +139,18 @@ def sort_edges(
     target: Tensor, source: Tensor, weight: Tensor, num_nodes: int, is_coalesced: bool, checks: bool
 ) -> Sorted:
     """Sort at least one edge by one key, then stably by source; indices out of bounds do no harm."""
-    loop, nobody = target == source, num_nodes * num_nodes  # self-loops sort last
+    loop, loop_key = target == source, num_nodes * num_nodes  # self-loops sort last
     narrow = torch.int32 if num_nodes < INT32 else torch.int64
     if is_coalesced:
         row, edge = torch.sort(torch.where(loop, num_nodes, target).to(narrow), stable=True)
         col = torch.where(row < num_nodes, source[edge], num_nodes).to(narrow)
         repeated = torch.zeros_like(row[0])
     else:
-        key = torch.where(loop, nobody, target * num_nodes + source)
-        key, edge = torch.sort(key.int() if nobody < INT32 else key, stable=True)
+        key = torch.where(loop, loop_key, target * num_nodes + source)
+        key, edge = torch.sort(key.int() if loop_key < INT32 else key, stable=True)
         row = key // num_nodes
         row, col = row.to(narrow), torch.where(row < num_nodes, key - row * num_nodes, num_nodes).to(narrow)
-        repeated = ((key[1:] == key[:-1]) & (key[1:] < nobody)).sum()
+        repeated = ((key[1:] == key[:-1]) & (key[1:] < loop_key)).sum()
     row_t, edge_t = torch.sort(col, stable=True)  # the same edges seen from their sources
     col_t = row[edge_t]
     rowptr = _search(torch.stack([row, row_t]), num_nodes + 1)

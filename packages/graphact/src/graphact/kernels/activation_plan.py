@@ -12,11 +12,10 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
-from graphact.graph.eager import is_plain
 from graphact.kernels import reference
 from graphact.kernels.autograd import MAX_FUSED_TERMS, aliases, tensors_of
 from graphact.kernels.dispatch import implementation, requested
-from graphact.kernels.ops import is_differentiated, is_forward_mode
+from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
 
 Gamma = Any  # a number, a scalar tensor that is trained, or None: the operation has no width
 Composed = Callable[[Tensor, Tensor, Tensor, Gamma], Tensor]
@@ -124,7 +123,7 @@ def select_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shift
     There is none where torch traces or transforms, with trained edge weights, in half precision on the CPU, or on the
     reference backend, which torch differentiates by itself.
     """
-    if not is_plain(x) or is_forward_mode() or graph.weight.requires_grad:
+    if is_traced(x) or is_forward_mode() or graph.weight.requires_grad:
         return None
     plans = _plans.get(graph)
     if plans is None:

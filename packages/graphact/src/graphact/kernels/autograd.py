@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.eager import is_plain
 from graphact.kernels import reference
 from graphact.kernels.dispatch import implementation
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, materialized
+from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, is_traced, materialized
 from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
 
 Gradients = tuple[Tensor | None, ...]
@@ -325,7 +324,7 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
         weights: ``(R, K)`` or ``(R, K, F)``; ``(K,)`` or ``(K, F)``.
     """
     fits = len(values) <= MAX_FUSED_TERMS and own.numel() > 0 and all(value.dtype == own.dtype for value in values)
-    if fits and is_plain(own) and not is_forward_mode():
+    if fits and not is_traced(own) and not is_forward_mode():
         backend = implementation(own)
         if own.dtype in backend.MIXED_DTYPES:
             own, values = materialized(own), [*map(materialized, values)]

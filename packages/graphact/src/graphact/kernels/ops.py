@@ -15,11 +15,22 @@ from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from graphact.graph.eager import is_plain
+from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.dispatch import backend, requested
 
 # the host reads degrees to find the launches, so a CUDA graph that the compiler records would be of one graph only
 LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []
+
+
+def is_traced(x: Tensor) -> bool:
+    """Return true if torch traces, transforms or fakes ``x``: the negation of ``is_plain``, for one tensor."""
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in PLAIN_TENSORS
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or x.is_meta
+    )
 
 
 def is_differentiated(*inputs: Any) -> bool:
@@ -90,7 +101,7 @@ class KernelOp:
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
         """The result, in the form that fits where it is computed."""
-        if not is_plain(inputs[0]):
+        if is_traced(inputs[0]):
             if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
                 return cls.operator(*cls._flat(inputs))
             if eager_transforms.JVP_NESTING < 2:

@@ -88,7 +88,7 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
     Returns the values, 0 for an empty neighbourhood, and the nodes they come from as int32: the lowest among ties, N
     where there was no candidate. NaN wins over all numbers.
     """
-    nobody = x.size(-2)
+    no_node = x.size(-2)
     candidates = x if source_index is None else gather_selected(x, source_index, LOSES_EVERY_COMPARISON[op])
 
     def choose(nodes: Tensor, edges: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
             table = torch.cat([nodes.unsqueeze(-1), table], dim=-1)
         if table.size(-1) == 0:
             shape = x.shape[:-2] + nodes.shape + x.shape[-1:]
-            return torch.full(shape, nobody, dtype=torch.int32, device=x.device)
+            return torch.full(shape, no_node, dtype=torch.int32, device=x.device)
         values = gather_nodes(candidates, table)
         if op == "max":
             winner = values.amax(-2, keepdim=True)
@@ -106,7 +106,7 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
         else:
             winner = values.median(dim=-2, keepdim=True).values
         index = table.int().unsqueeze(-1) if source_index is None else gather_nodes(source_index, table)
-        return torch.where((values == winner) | values.isnan(), index, nobody).amin(-2)
+        return torch.where((values == winner) | values.isnan(), index, no_node).amin(-2)
 
     selected = reduce(lists, choose)
     return gather_selected(x, selected, 0.0), selected
@@ -179,7 +179,7 @@ def fused_neighbor_pass(
 
     Returns :func:`select` (or, for ``"kernel"``, :func:`sum_sq_diff`), the slot of the selected neighbour in the list
     of each node, and :func:`shift`. A slot d, where d neighbours are listed, says that the node itself was selected
-    (in a closed neighbourhood) or nobody. Slots are integers as small as ``max_degree``, the length of the longest
+    (in a closed neighbourhood) or no node. Slots are integers as small as ``max_degree``, the length of the longest
     list, allows. Results that are not requested are empty.
     """
     shifted = shift(x, graph.weight, graph.incoming) if shifting else x.new_empty(0)
@@ -214,7 +214,7 @@ def slots_of(selected: Tensor, lists: Lists) -> Tensor:
 
 
 def nodes_at(selected_slot: Tensor, lists: Lists, closed: bool) -> Tensor:
-    """The inverse of :func:`slots_of`: what :func:`select` returned; N for nobody."""
+    """The inverse of :func:`slots_of`: what :func:`select` returned; N for no node."""
     nodes = selected_slot.size(-2)
     row = torch.arange(nodes, device=selected_slot.device).unsqueeze(-1)
     position = lists.rowptr[:-1].unsqueeze(-1) + selected_slot

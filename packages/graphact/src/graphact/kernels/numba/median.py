@@ -160,7 +160,7 @@ def median_kernel(
     that are as wide as the numbers of ``x``.
     """
     lanes = WIDTH // np.uint64(x.itemsize)
-    nobody = np.int32(np.uint64(rowptr.size) - ONE if by_node else ZERO)
+    no_node = np.int32(np.uint64(rowptr.size) - ONE if by_node else ZERO)
     rows, index = np.empty(longest, np.uint64), np.empty(longest, np.int32)
     copy, copied = np.empty(longest * lanes, x.dtype), np.empty(longest, np.uint64)
     for k in range(longest):
@@ -188,7 +188,7 @@ def median_kernel(
             elif length > COMPILED:
                 _copy_block(length, x, low, rows, copy, copied, ALL)
                 _longer_median(length, networks, starts, copy, copy_bits, keys, winner, winner_bits, lanes)
-            _select_block(length, x, low, rows, index, nobody, source_index, winner, out, selected, o, ALL)
+            _select_block(length, x, low, rows, index, no_node, source_index, winner, out, selected, o, ALL)
             if shifting:
                 total = weighted_sum(low, ALL, load_half(x, o + low, ALL), col, weight, x, edge, stop, base, columns)
                 store(shifted, o + low, ALL, total)
@@ -199,7 +199,7 @@ def median_kernel(
                 network_median(length, copy, ZERO, copied, winner)
             elif length > COMPILED:
                 _longer_median(length, networks, starts, copy, copy_bits, keys, winner, winner_bits, lanes)
-            _select_block(length, x, cut, rows, index, nobody, source_index, winner, out, selected, o, live)
+            _select_block(length, x, cut, rows, index, no_node, source_index, winner, out, selected, o, live)
             if shifting:
                 total = weighted_sum(cut, live, load_half(x, o + cut, live), col, weight, x, edge, stop, base, columns)
                 store(shifted, o + cut, live, total)
@@ -260,7 +260,7 @@ def _key(word: Array, top_bit: Size, all_but_top: Size) -> Array:
 
 @helper
 def _select_block(
-    length: Size, x: Array, low: Size, rows: Array, index: Array, nobody: Size, source_index: Array, winner: Array,
+    length: Size, x: Array, low: Size, rows: Array, index: Array, no_node: Size, source_index: Array, winner: Array,
     out: Array, selected: Array, o: Size, live: Size | None
 ) -> None:  # fmt: skip
     """Store the median, or NaN, and the index it comes from."""
@@ -273,7 +273,7 @@ def _select_block(
         for k in range(length):
             candidate = load_half(x, rows[k] + low, live)
             middle = blend(candidate != candidate, candidate, middle)
-    selected_index = fill(nobody, middle)
+    selected_index = fill(no_node, middle)
     for back in range(length):
         k = length - ONE - back
         candidate = load_half(x, rows[k] + low, live)

@@ -89,29 +89,29 @@ def extreme_kernel(
     The selected neighbour is given by its index or, without ``by_node``, by its slot in the list. The lowest among ties
     is selected, the first NaN if there are any.
     """
-    nobody = np.uint64(rowptr.size) - ONE if by_node else ZERO
+    no_node = np.uint64(rowptr.size) - ONE if by_node else ZERO
     for task in range(first, last):
         base, i, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
         if ahead:
             look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
         # the index of the node itself, and which of those selected come after it
         own_index, after = (i, i) if by_node else (stop - edge, rank(col, edge, stop, i) - edge if closed else ZERO)
-        own_after_nobody = np.int32(own_index), np.int32(after), np.int32(nobody)
+        own_after_none = np.int32(own_index), np.int32(after), np.int32(no_node)
         signals, row = (x, out, selected, shifted), (edge, stop, base, o, columns)
-        around = col, shifting, weight, flip, closed, by_node, own_after_nobody
+        around = col, shifting, weight, flip, closed, by_node, own_after_none
         over_blocks(_extreme_block, left, right, lanes, (*around, *signals, *row))
 
 
 @helper
 def _extreme_block(
     low: Size, live: Size | None, col: Array, shifting: bool, weight: Array, flip: Number | None, closed: bool,
-    by_node: bool, own_after_nobody: tuple[Number, Number, Number], x: Array, out: Array, selected: Array,
+    by_node: bool, own_after_none: tuple[Number, Number, Number], x: Array, out: Array, selected: Array,
     shifted: Array, edge: Size, stop: Size, base: Size, o: Size, columns: Size
 ) -> None:  # fmt: skip
     own = load(x, o + low, live)
     total = fill(x.dtype.type(0), own)
     best = fill(x.dtype.type(-np.inf), own)
-    index = fill(np.int32(col[edge] if by_node else ZERO) if stop > edge else own_after_nobody[2], own)
+    index = fill(np.int32(col[edge] if by_node else ZERO) if stop > edge else own_after_none[2], own)
     for e in range(edge, stop):
         value = load(x, (base + col[e]) * columns + low, live)
         total = total + (fill(weight[e], own) * value if shifting else value)
@@ -130,10 +130,10 @@ def _extreme_block(
         if flip is not None:
             own = fill(flip, own) * own
         both_nan = (own != own) & (best != best)
-        tied = ((own == best) | both_nan) & (index >= fill(own_after_nobody[1], own))
+        tied = ((own == best) | both_nan) & (index >= fill(own_after_none[1], own))
         wins = (own > best) | ((own != own) & (best == best)) | tied
         best = blend(wins, own, best)
-        index = blend(wins, fill(own_after_nobody[0], own), index)
+        index = blend(wins, fill(own_after_none[0], own), index)
     if flip is not None:
         best = fill(flip, own) * best
     if stop == edge and not closed:
@@ -151,7 +151,7 @@ def extreme_indexed_kernel(
 ) -> None:  # fmt: skip
     """The maximum of ``sign * x``, where ``x[j]`` is the value of node ``source_index[j]``; 0 without candidates."""
     nodes = np.uint64(rowptr.size) - ONE
-    nobody = np.int32(nodes)
+    no_node = np.int32(nodes)
     for plane in range(first // nodes, (last + nodes - ONE) // nodes):
         start = plane * nodes
         base = plane // number * nodes
@@ -161,7 +161,7 @@ def extreme_indexed_kernel(
             o = (base + i) * columns + low
             for c in range(size):
                 out[o + c] = -np.inf
-                selected[o + c] = nobody
+                selected[o + c] = no_node
             edge, stop = rowptr[i], rowptr[i + ONE]
             for e in range(edge, stop + ONE if closed else stop):
                 a = (base + (col[e] if e < stop else i)) * columns + low
@@ -173,7 +173,7 @@ def extreme_indexed_kernel(
                     out[o + c] = value if wins else best
                     selected[o + c] = index if wins else best_index
             for c in range(size):
-                out[o + c] = sign * out[o + c] if selected[o + c] < nobody else 0
+                out[o + c] = sign * out[o + c] if selected[o + c] < no_node else 0
 
 
 @kernel

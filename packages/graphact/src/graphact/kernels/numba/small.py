@@ -241,13 +241,13 @@ def median_forward(
     signals: Array, terms: Array, out: Array, slots: Array, sizes: Sizes
 ) -> None:  # fmt: skip
     """The same with medians."""
-    networks, starts, longest, closed, bits, nobody = chosen
+    networks, starts, longest, closed, bits, no_node = chosen
     if shifted:
         shift_signal(rows, weight, diagonal, x, signals[0], sizes)
     for hop in range(len(h)):
         signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
         median_kernel(
-            *rows, again, weight, networks, starts, longest, closed, False, signal, bits, nobody, terms[hop],
+            *rows, again, weight, networks, starts, longest, closed, False, signal, bits, no_node, terms[hop],
             slots[hop], following, *sizes
         )  # fmt: skip
         if again:

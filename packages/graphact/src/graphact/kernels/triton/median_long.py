@@ -139,7 +139,7 @@ def in_register_median_kernel(
         )
         active = is_within(low, high, below, upto, smaller)
     sign, bound = end_of_interval(low, high, below, smaller, wide, signed, top)
-    # NaN, as bound, stops nobody
+    # NaN as a bound excludes no candidate
     beyond = tl.where(v * sign[None, :] <= bound[None, :], float("inf"), v * sign[None, :])
     median = tl.reduce(beyond, 0, lower_number) * sign
     slot = tl.minimum(tl.min(tl.where(v == median[None, :], k[:, None], lanes), 0), degree)
@@ -264,7 +264,7 @@ def tiled_median_kernel(
     for start in range(0, amount, block):
         k = start + offset
         beyond = tl.load(numbers + k, mask=k < amount, other=0.0) * sign
-        ahead = (k < amount) & ~(beyond <= bound) & ~(beyond >= best)  # NaN, as bound and as best, stops nobody
+        ahead = (k < amount) & ~(beyond <= bound) & ~(beyond >= best)  # NaN as bound or best excludes none
         best = tl.where(ahead, beyond, best)
         slot = tl.where(ahead, k, slot)
     lowest = tl.reduce(best, 0, lower_number)

@@ -122,7 +122,7 @@ def candidates_at(
 
 @triton.jit
 def slot_of(index, col, begin, end, node, mask, nodes):
-    """The slots of selected nodes in the list of each lane; d, its length, for the node itself and for nobody."""
+    """The slots of selected nodes in the list of each lane; d, its length, for the node itself and for no node."""
     low = begin[:, None] + 0 * index.to(tl.int64)
     high = tl.maximum(begin, end)[:, None] + 0 * low
     past = (index == nodes) | (index == node[:, None])
