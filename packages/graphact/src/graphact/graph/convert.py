@@ -22,7 +22,7 @@ MAX_ISOLATED_NODES = 10_000_000  # nodes of a file that names fewer edges: a dam
 
 
 def check_square(shape: tuple[int, ...]) -> int:
-    """The number of nodes of a matrix of this shape."""
+    """Return the number of nodes of a square matrix; raise for other shapes."""
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"matrix must be square, of shape (N, N), got {tuple(shape)}")
     if shape[0] == 0:
@@ -135,14 +135,14 @@ def data_of_pyg(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, batch: 
 
 
 def check_suffix(path: Path) -> str:
-    """The ending of the file's name, which says its format."""
+    """Return the suffix of a file, which gives its format; raise if it is unknown."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"path must end in {', '.join(SUFFIXES)}, got {str(path)!r}")
     return path.suffix
 
 
 def read_entries(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
-    """The entries ``S[target, source] = weight`` of a file, and the number of nodes."""
+    """Read the entries ``S[target, source] = weight`` and the number of nodes from a file."""
     suffix = check_suffix(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no graph file {path}")

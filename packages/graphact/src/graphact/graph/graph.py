@@ -556,7 +556,7 @@ for other_name, constructor in OTHER_NAMES.items():
 
 
 class HopPattern(NamedTuple):
-    """The k-hop neighbours of a graph in both directions, each computed on first use."""
+    """k-hop neighbours of a graph in both directions, each computed on first use."""
 
     graph: Graph
     hops: int

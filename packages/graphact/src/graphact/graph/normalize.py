@@ -67,7 +67,7 @@ def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None
 
 
 def laplacian(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
-    """The row sums on the diagonal minus S; self-loops cancel."""
+    """Row sums on the diagonal minus S; self-loops cancel."""
     del diagonal
     sums = sum_by(incoming.rows, weight, incoming.num_nodes)
     return -weight, check_finite('row sums of kind "laplacian"', sums) if is_plain(sums) else sums

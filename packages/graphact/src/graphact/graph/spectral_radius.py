@@ -73,7 +73,7 @@ def spectral_radius(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | 
 
 
 def solve(matrix: "scipy.sparse.csr_array", is_symmetric: bool = False, dense_up_to: int = DENSE_UP_TO) -> float:
-    """The radius as a solver finds it; zero if rounding errors alone may lead to it."""
+    """Return the radius found by a solver; zero if rounding errors alone could give it."""
     radius = largest_eigenvalue_magnitude(matrix, is_symmetric, dense_up_to)
     rounding = matrix.shape[0] * np.finfo(np.float64).eps * float(abs(matrix).sum(1).max())
     return radius if radius > rounding else 0.0
@@ -173,7 +173,7 @@ class Units(NamedTuple):
 
 
 def bracketed_radius(scaled: "scipy.sparse.csr_array", exponent: int, units: Units) -> tuple[float, int]:
-    """The radius of positive weights: what a solver finds if it lies in a bracket, else the middle of the bracket.
+    """Return the radius of positive weights: a solver's result if it lies in a bracket, else the middle of it.
 
     The vector x of the bracket comes from power iterations, in the given units and in balanced ones, and from inverse
     iterations. Those with the upper bound as their shift (Noda, 1971) stay positive and converge quadratically near
@@ -218,7 +218,7 @@ def bracketed_radius(scaled: "scipy.sparse.csr_array", exponent: int, units: Uni
 
 
 def largest_minimum(values: Any, component: Any) -> float:
-    """The largest of the minima of components."""
+    """Return the largest of the minima over components."""
     lowest = np.full(int(component.max()) + 1, np.inf)
     np.minimum.at(lowest, component, values)
     return float(lowest.max())
@@ -238,7 +238,7 @@ def inverse_iteration(matrix: "scipy.sparse.csr_array", shift: float, x: Any) ->
 
 
 def balanced_radius(scaled: "scipy.sparse.csr_array", exponent: int, units: Units) -> tuple[float, int]:
-    """The radius of weights with signs, for which there is no bracket: in balanced units if those change it.
+    """Return the radius of signed weights, for which there is no bracket: in balanced units if those change it.
 
     LAPACK rounds otherwise on the transpose, which has the same eigenvalues; where rounding moves them, it shows.
     """
@@ -269,7 +269,7 @@ def times_power(value: float, exponent: int) -> float:
 
 
 def untrusted(n: int) -> ValueError:
-    """The error for a graph on which solvers and checks disagree."""
+    """Return the error for a graph on which solvers and checks disagree."""
     return ValueError(
         f'kind "spectral" found no largest eigenvalue of this graph of {n} nodes that can be trusted: its weights '
         'differ too much; "symmetric" or "random_walk" need none'
