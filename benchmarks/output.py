@@ -3,7 +3,7 @@
 import sys
 
 
-def say(line):
+def print_line(line):
     """Write a line and do not keep it back."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -10,16 +10,14 @@ import style
 
 ROOT = Path(__file__).parent.parent
 NOT_MET = {  # limits that do not hold yet, and why; an entry whose limit holds fails the test below
-    "core": "rooms are still being merged",
+    "core": "kernels (+1,400), nn (+630) and graph (+390): GPU kernels, formulas with examples, checks of graphs",
     "graphact": "rooms are still being merged",
     "graphact-agents": "the commands are still being merged",
     "graphact-lab": "the experiments are still being merged",
     "all sources": "rooms are still being merged",
     "tests": "near copies are still being merged",
     "words of the site": "pages are still being shortened",
-    "class names": "classes are renamed with their rooms",
     "file names": "files are renamed with their rooms",
-    "style": "sentences are rewritten with their rooms",
 }
 
 

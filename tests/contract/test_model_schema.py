@@ -39,7 +39,7 @@ MODELS = {
         name: lambda name=name: nn.GraphNetwork(
             [2, 3], convolution={"name": name, "graph": GRAPH} if name == "EdgeNet" else name
         )
-        for name in nn.network.CONVOLUTIONS
+        for name in nn.graph_network.CONVOLUTIONS
     },
     "GCNN": lambda: nn.GCNN([2, 3, 3], order=2, activation=["max-ga", "relu"], bias=True, out_features=2),
     "FIR": lambda: nn.FIR([2, 3], order=[2], bias=True),

@@ -42,7 +42,7 @@ def test_activations_that_are_refused(name, pools):
     assert ("means over all nodes" in str(caught.value)) == pools
 
 
-@pytest.mark.parametrize("name", [name for name in nn.network.CONVOLUTIONS if name != "GraphFilter"])
+@pytest.mark.parametrize("name", [name for name in nn.graph_network.CONVOLUTIONS if name != "GraphFilter"])
 def test_convolutions_that_are_refused(name):
     graph = random_graph(dtype=torch.float32)
     model = nn.GraphNetwork([2, 4], convolution={"name": name, "graph": graph} if name == "EdgeNet" else name)

@@ -147,7 +147,7 @@ class Captured:
         address = self.addresses.neighbors[to]
         self.socket.sendto(datagram, (address.host, address.port))
 
-    def say(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, **fields):
+    def send_value(self, to, run, round_=0, value=(5.0,), kind=Kind.DATA, **fields):
         """Send an authenticated message."""
         payload = Payload.from_array(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
         digest = self.digest if kind in GREETINGS else b""

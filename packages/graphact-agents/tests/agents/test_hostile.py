@@ -15,7 +15,7 @@ def test_hostile_datagrams():
         assert getattr(counters, reason) > 1000
 
 
-def say(value):
+def exchange_once(value):
     return (yield Exchange(np.array([value])))
 
 
@@ -23,7 +23,7 @@ def test_a_neighbor_with_a_wrong_key_is_refused():
     good, bad = links_of([(0, 1), (1, 0)], 2), links_of([(0, 1), (1, 0)], 2, secret=bytes(32))
     nodes = [Node(good[0], MemoryLog()), Node(bad[1], MemoryLog())]
     for node in nodes:
-        node.begin(0, say(1.0), now=0.0)
+        node.begin(0, exchange_once(1.0), now=0.0)
     for node in nodes:
         for to, datagram in node.take_outgoing():
             nodes[to].receive(datagram, 0.0)
@@ -39,14 +39,14 @@ def test_a_recorded_message_of_an_earlier_run_is_refused(restarted):
     recorded = []
     for run in (0, 1):
         for node in nodes:
-            node.begin(run, say(float(run)), now=float(run))
+            node.begin(run, exchange_once(float(run)), now=float(run))
         for node in nodes:
             for to, datagram in node.take_outgoing():
                 recorded.append((to, datagram))
                 nodes[to].receive(datagram, float(run))
     if restarted:
         nodes[0] = Node(places[0], nodes[0].log)
-    nodes[0].begin(2, say(2.0), now=2.0)
+    nodes[0].begin(2, exchange_once(2.0), now=2.0)
     for to, datagram in recorded:
         if to == 0:
             nodes[0].receive(datagram, 2.0)
@@ -57,8 +57,8 @@ def test_a_recorded_message_of_an_earlier_run_is_refused(restarted):
 def test_a_message_of_another_deployment_with_the_same_keys_is_refused():
     first, second = links_of([(0, 1), (1, 0)], 2, epoch=1), links_of([(0, 1), (1, 0)], 2, epoch=2)
     sender, receiver = Node(first[1], MemoryLog()), Node(second[0], MemoryLog())
-    sender.begin(0, say(1.0), now=0.0)
-    receiver.begin(0, say(1.0), now=0.0)
+    sender.begin(0, exchange_once(1.0), now=0.0)
+    receiver.begin(0, exchange_once(1.0), now=0.0)
     for _, datagram in sender.take_outgoing():
         receiver.receive(datagram, 0.0)
     assert receiver.counters.other_epoch == 1

@@ -26,7 +26,7 @@ def test_neighbors_values_that_are_not_finite_are_refused_and_told(tmp_path):
         for number in range(1, 4):
             for captured, run, value in zip(neighbors, runs, values, strict=True):
                 for round_ in range(3):
-                    captured.say(captured.links.neighbors[0], run + number, round_, value=[value])
+                    captured.send_value(captured.links.neighbors[0], run + number, round_, value=[value])
             for daemon in daemons:
                 result = daemon.next_event("result")
                 assert result["complete"] is False

@@ -49,7 +49,7 @@ def test_greetings_are_answered_at_a_limited_rate(folders):
         daemon.next_event("ready")
         begun = time.monotonic()
         for _ in range(300):
-            captured.say(0, 0, kind=Kind.HELLO)
+            captured.send_value(0, 0, kind=Kind.HELLO)
         daemon.next_event("result")
         captured.socket.setblocking(False)
         answers = 0

@@ -19,8 +19,8 @@ def test_a_captured_node_cannot_end_a_network_without_a_clock(tmp_path):
             daemon.results(2)
         for to in (0, 1):
             for run in (MAX_RUN, MAX_RUN - 1, 2**62):
-                captured.say(to, run)
-                captured.say(to, run, kind=Kind.WELCOME)
+                captured.send_value(to, run)
+                captured.send_value(to, run, kind=Kind.WELCOME)
             fields = (MAGIC, VERSION, Kind.DATA, 1, 2, 1, 0, 2, to, captured.links.epoch, 2**64 - 2, 0)
             body = HEADER.pack(*fields) + b"\1\0\0\0" + bytes(8)
             captured.send(to, body + authenticate(body, captured.links.keys[to], captured.digest))

@@ -148,7 +148,7 @@ def test_a_running_agent_tells(folders, capsys):
 def test_neighbors_that_are_refused_are_trouble(folders, capsys):
     with Captured(folders[1], slot=0.3, period=0.6) as other, Daemon(folders[0], *PERIOD) as daemon:  # another slot
         daemon.next_event("ready")
-        other.say(0, 0, kind=Kind.HELLO)
+        other.send_value(0, 0, kind=Kind.HELLO)
         daemon.next_event("refused")
         assert main(["status", str(folders[0])]) == 1
         assert "its model, slot, period, origin or dynamic differs" in capsys.readouterr().out

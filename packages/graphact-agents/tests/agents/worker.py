@@ -26,7 +26,7 @@ def main():
         work(task, lines)
 
 
-def say(**event):
+def print_event(**event):
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
@@ -40,7 +40,7 @@ def work(task, lines):
     signals = np.load(task["signals"])
     outputs, complete = [], True
     for run, path in enumerate(task["models"]):
-        say(ready=links.node)
+        print_event(ready=links.node)
         wait_for_line(node, transport, lines)  # a node that hears nobody would run ahead
         program = infer(load_model(Path(path)), deployment.row, signals[..., links.node, :])
         node.begin(run, program, time.monotonic())
@@ -50,7 +50,7 @@ def work(task, lines):
         complete = complete and results[0].complete
     counters = {name: getattr(node.counters, name) for name in ("foreign", "forged", "malformed", "misfit", "received")}
     assert not {"torch", "scipy", "numba"} & set(sys.modules)
-    say(node=links.node, outputs=outputs, complete=complete, counters=counters)
+    print_event(node=links.node, outputs=outputs, complete=complete, counters=counters)
     wait_for_line(node, transport, lines)  # slower neighbours may still ask
     transport.close()
 

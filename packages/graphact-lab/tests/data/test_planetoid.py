@@ -61,7 +61,7 @@ class Harmful:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("graph", pickle.dumps(Harmful(), protocol=2), "the file names __builtin__.print, which is no array"),
+        ("graph", pickle.dumps(Harmful(), protocol=2), "the file names __builtin__.print, and only arrays"),
         ("allx", pickle.dumps(np.array([Harmful()], dtype=object), protocol=2), "the file names numpy._core"),
         ("ty", b"cos\nsystem\n(S'true'\ntR.", "the file names os.system"),
         ("y", b"\x80\x02\x8c\x02os\x8c\x06system\x93.", "the file names os.system"),

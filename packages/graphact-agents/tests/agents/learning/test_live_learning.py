@@ -50,7 +50,7 @@ class Mirror:
         self.socket.bind((addresses.listen.host, addresses.listen.port))
         self.socket.settimeout(0.1)
 
-    def say(self, run, round_, value, program):
+    def send_value(self, run, round_, value, program):
         links = self.deployment.links
         message = Message(Kind.DATA, 1, 0, links.epoch, run, round_, program, Payload.from_array(value))
         self.socket.sendto(encode(message, links.keys[0], self.digest), self.to)
@@ -68,7 +68,7 @@ class Mirror:
                 shape = DIMENSIONS[dimensions].unpack_from(datagram, HEADER.size)
                 content = datagram[HEADER.size + 4 * dimensions : -16]
                 value = np.frombuffer(content, DTYPES[dtype]).reshape(shape)
-                self.say(run, round_, self.lie(self, run, round_, value, program), program)
+                self.send_value(run, round_, self.lie(self, run, round_, value, program), program)
         self.socket.close()
         out, errors = process.communicate(timeout=10)
         return [json.loads(line) for line in out.splitlines()], errors.decode()
@@ -96,7 +96,7 @@ def test_a_neighbor_cannot_end_a_training_by_a_datagram(folder):
             return np.full_like(value, 1e300)
         if program == 2 and round_ == 0 and step == 9:
             for far in (10**6, STEPS, run + 9):
-                mirror.say(far, 0, value, 2)
+                mirror.send_value(far, 0, value, 2)
         return value
 
     (folder / "log.jsonl").write_text('{"run": 29000000, "program": 1}\n')  # it has run with a clock

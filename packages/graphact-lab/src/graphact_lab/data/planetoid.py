@@ -175,7 +175,9 @@ class KnownTypesOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in KNOWN:
-            raise pickle.UnpicklingError(f"the file names {module}.{name}, which is no array, matrix or list")
+            raise pickle.UnpicklingError(
+                f"the file names {module}.{name}, and only arrays, matrices and lists are read"
+            )
         return KNOWN[module, name]
 
 

@@ -185,7 +185,7 @@ def expert(pairs: Pairs, velocity: Tensor, world: World) -> Tensor:
 
 
 def clip(control: Tensor, world: World) -> Tensor:
-    """A control within what agents can do; one that is no number is none."""
+    """Return the control within the limits of the agents; NaN becomes 0."""
     return control.nan_to_num(0.0).clamp(-world.acceleration, world.acceleration)
 
 
