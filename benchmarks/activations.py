@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from limits import copy_bandwidth
-from output import print_line
+from output import echo
 
 import graphact
 from graphact import Graph
@@ -51,7 +51,7 @@ def run_case(title, graph, features, hops, operations, options, bandwidth, again
     rows = [bench.shift()]
     for op in operations:
         rows.append(bench.activation(op, against_pyg=against_pyg and pyg_is_installed()))
-        print_line(f"  {title}: {op} measured, {time.perf_counter() - begun:.0f} s")
+        echo(f"  {title}: {op} measured, {time.perf_counter() - begun:.0f} s")
     case = {"case": title, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": features, "hops": hops}
     case["longest list"] = graph.incoming.groups[-1][0]
     case["rows"] = [row.as_dict(bandwidth) for row in rows]
@@ -84,11 +84,11 @@ def main():
     name = f"CPU, {torch.get_num_threads()} threads"
     bandwidth = copy_bandwidth("cpu")
     title = f"graphact {graphact.__version__}, torch {torch.__version__}, {name}, copies at {bandwidth / 1e9:.0f} GB/s"
-    print_line(title)
+    echo(title)
     cases = []
     for case in measured_cases(options, bandwidth):
         cases.append(case)
-        print_line("\n" + describe(case))
+        echo("\n" + describe(case))
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         file = options.out / "activations-cpu"

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import triton
 from arguments import need_cuda
-from output import print_line
+from output import echo
 
 from graphact import Graph
 from graphact.functional import graph_adaptive
@@ -177,21 +177,19 @@ def copy_bandwidth():
 def measure(name, graph, bandwidth, peers=False, dtype=torch.float32):
     rows = []
     floor = (HOPS + 1) * graph.num_edges * FEATURES * dtype.itemsize / 1e6 / bandwidth
-    print_line(
-        f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, longest list {int(graph.degree.max()):,}"
-    )
+    echo(f"{name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, longest list {int(graph.degree.max()):,}")
     for op in OPS:
         case = Case(graph, op, dtype)
         mistake = case.disagrees()
         if mistake:
-            print_line(f"  {op}: WRONG {mistake}, not timed")
+            echo(f"  {op}: WRONG {mistake}, not timed")
             rows.append({"graph": name, "op": op, "wrong": mistake})
             continue
         forward, both = case.times(case.ours)
         row = {"graph": name, "op": op, "forward": forward, "both": both, "peak": case.peak()}
         row["replayed"] = replayed(without_gradients(case.ours))
         row["of the floor"] = floor / row["replayed"]
-        print_line(
+        echo(
             f"  {op}: forward {forward:.2f} ms, replayed {row['replayed']:.2f} ms, with backward {both:.2f} ms, "
             f"peak {row['peak']:.1f} signals"
         )
@@ -199,9 +197,9 @@ def measure(name, graph, bandwidth, peers=False, dtype=torch.float32):
             error = case.differs_from(case.theirs)
             if error <= ALLOWED:
                 row["peer forward"], row["peer both"] = case.times(case.theirs)
-                print_line(f"    PyG {row['peer forward']:.1f} / {row['peer both']:.1f} ms")
+                echo(f"    PyG {row['peer forward']:.1f} / {row['peer both']:.1f} ms")
             else:
-                print_line(f"    PyG composed differs in {error:.1e} of all numbers, not timed")
+                echo(f"    PyG composed differs in {error:.1e} of all numbers, not timed")
         rows.append(row)
         del case
         torch.cuda.empty_cache()
@@ -237,14 +235,14 @@ def main():
     torch.manual_seed(0)
     bandwidth = copy_bandwidth()
     device = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}"
-    print_line(f"{device}, copy {bandwidth:.0f} GB/s")
+    echo(f"{device}, copy {bandwidth:.0f} GB/s")
     graph = random_graph(NODES, EDGES)
     rows = measure("random", graph, bandwidth, peers=True)
     rows += measure("random, bfloat16", graph, bandwidth, dtype=torch.bfloat16)
     del graph
     torch.cuda.empty_cache()
     rows += measure("power law", power_law_graph(NODES, EDGES), bandwidth)
-    print_line("\n" + table(rows))
+    echo("\n" + table(rows))
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "activations-gpu.json").write_text(json.dumps({"device": device, "rows": rows}, indent=1))

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import torch
 from agent_files import deploy
-from output import print_line
+from output import echo
 
 from graphact import Graph, nn
 from graphact_agents import Faults, Timing
@@ -50,7 +50,7 @@ def convergence(options):
         "30 % one way": Faults(loss=0.3),
         "30 % one way, crashes": Faults(loss=0.3, crash=0.02, downtime=0.01),
     }
-    print_line(f"{options.steps} steps, {graph.num_nodes} nodes: distance to the optimum / to the mean of the copies")
+    echo(f"{options.steps} steps, {graph.num_nodes} nodes: distance to the optimum / to the mean of the copies")
     for algorithm in ALGORITHMS:
         for name, fault in faults.items():
             learning = Learning(algorithm, "sgd", 0.4 / steepest)
@@ -59,7 +59,7 @@ def convergence(options):
                 nodes, x, targets, learning, steps=options.steps, faults=fault, timing=NO_TIME_TO_REPEAT
             )
             distance = abs(result.copies - optimum).max()
-            print_line(f"{algorithm:20s}{name:28s}{distance:9.1e} /{result.disagreement:9.1e}")
+            echo(f"{algorithm:20s}{name:28s}{distance:9.1e} /{result.disagreement:9.1e}")
 
 
 def train_centrally(model, graph, signals, targets, learning, steps):
@@ -88,10 +88,8 @@ def molene(options):
     learning = Learning(rate=options.rate, batch=100)
     train_centrally(central, task.graph, x, targets, learning, options.steps)
     best = error(central)
-    print_line(
-        f"{options.activation}, {options.steps} steps of {learning.batch}, Adam {options.rate:g}, {x.shape[1]} agents"
-    )
-    print_line(f"{'in one place':20s}{'':12s}{best:.4f} K")
+    echo(f"{options.activation}, {options.steps} steps of {learning.batch}, Adam {options.rate:g}, {x.shape[1]} agents")
+    echo(f"{'in one place':20s}{'':12s}{best:.4f} K")
     for algorithm in options.algorithms:
         for loss in options.loss:
             begun = time.monotonic()
@@ -104,7 +102,7 @@ def molene(options):
             off, seconds = error(model) / best - 1, time.monotonic() - begun
             counters = result.counters
             missed = counters.links_missed / (counters.links_missed + counters.links_used)
-            print_line(
+            echo(
                 f"{algorithm:20s}loss {loss:4.0%}   {error(model):.4f} K ({off:+.2%}), copies differ by "
                 f"{result.disagreement:.1e}, links missed {missed:.1e}, {seconds:.0f} s"
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from agent_files import deploy
-from output import print_line
+from output import echo
 from scipy.stats import ks_2samp
 
 from graphact.nn import FIR, GCNN
@@ -90,7 +90,7 @@ def main():
     chosen = task.test[: options.signals]
     x, y = task.inputs[chosen].numpy(), task.targets[chosen].numpy()
     rows = []
-    print_line("method      loss    agents  one place  KS p-value  seconds")
+    echo("method      loss    agents  one place  KS p-value  seconds")
     for name in options.methods:
         model = train(name, task, options)
         for p in LOSSES:
@@ -100,7 +100,7 @@ def main():
             same = ks_2samp(agents, central).pvalue
             rows.append((name, p, agents.mean(), central.mean(), same))
             seconds = time.perf_counter() - begun
-            print_line(f"{name:10s} {p:5.3f} {agents.mean():9.4f} {central.mean():10.4f} {same:11.3f} {seconds:8.1f}")
+            echo(f"{name:10s} {p:5.3f} {agents.mean():9.4f} {central.mean():10.4f} {same:11.3f} {seconds:8.1f}")
     options.out.mkdir(parents=True, exist_ok=True)
     lines = [f"| {name} | {p} | {a:.4f} | {c:.4f} | {same:.3f} |" for name, p, a, c, same in rows]
     head = ["| method | loss | RMSE, agents | RMSE, one place | KS p-value |", "|---|---|---|---|---|"]

@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 import torch
 from agent_files import deploy, write_files
-from output import print_line
+from output import echo
 
 import graphact_agents as agents
 from graphact import nn
@@ -37,17 +37,13 @@ def main():
         central = model(hours, task.graph)
     cost = agents.cost_of_inference(deploy(model, task.graph)[0].model, task.graph.num_edges)
     outputs, seconds = on_processes(model, task.graph, hours.numpy(), options.transport)
-    print_line(
-        f"{task.graph.num_nodes} stations, {task.graph.num_edges // 2} links, {len(hours)} hours of the test set"
-    )
-    print_line(
-        f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes, {1000 * seconds:.0f} ms"
-    )
-    print_line(f"RMSE of the measurements    {rmse(hours, truth):.4f} K")
-    print_line(f"RMSE, centralised           {rmse(central, truth):.4f} K")
-    print_line(f"RMSE, 32 processes          {rmse(torch.from_numpy(outputs), truth):.4f} K")
+    echo(f"{task.graph.num_nodes} stations, {task.graph.num_edges // 2} links, {len(hours)} hours of the test set")
+    echo(f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes, {1000 * seconds:.0f} ms")
+    echo(f"RMSE of the measurements    {rmse(hours, truth):.4f} K")
+    echo(f"RMSE, centralised           {rmse(central, truth):.4f} K")
+    echo(f"RMSE, 32 processes          {rmse(torch.from_numpy(outputs), truth):.4f} K")
     error = np.abs(outputs - central.numpy()).max()
-    print_line(f"largest difference          {error:.1g} K")
+    echo(f"largest difference          {error:.1g} K")
     sys.exit(0 if error < 1e-12 else 1)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from arguments import count
-from output import print_line
+from output import echo
 
 import graphact
 from graphact.guarantees import (
@@ -277,8 +277,8 @@ def main():
         write_atomically(file, f"[\n{lines}\n]\n".encode())
         spent = time.process_time() - start
         left = spent / place * (len(jobs) - place)
-        print_line(f"{place}/{len(jobs)} {job}: {spent:.0f} s of the processor, about {left:.0f} s left")
-    print_line(table(rows))
+        echo(f"{place}/{len(jobs)} {job}: {spent:.0f} s of the processor, about {left:.0f} s left")
+    echo(table(rows))
 
 
 if __name__ == "__main__":

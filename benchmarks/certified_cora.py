@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from arguments import count
 from matplotlib.ticker import FuncFormatter
-from output import print_line
+from output import echo
 from torch_geometric.nn import GCN
 
 import graphact
@@ -61,7 +61,7 @@ def train(data, file):
     model.eval()
     with torch.no_grad():
         right = model(data.x, data.edge_index).argmax(-1) == data.y
-    print_line(f"test accuracy {right[test_nodes].double().mean():.1%}")
+    echo(f"test accuracy {right[test_nodes].double().mean():.1%}")
     file.parent.mkdir(parents=True, exist_ok=True)
     torch.save(model.state_dict(), file)
 
@@ -120,9 +120,7 @@ def run(options, folder):
             writer.writerows(rows)
             sheet.flush()
             spent += seconds
-            print_line(
-                f"{number + 1}/{len(jobs)}: {spent[0]:.0f} s certifying, {spent[1]:.0f} s attacking, {memory:.2f} GB"
-            )
+            echo(f"{number + 1}/{len(jobs)}: {spent[0]:.0f} s certifying, {spent[1]:.0f} s attacking, {memory:.2f} GB")
 
 
 def read(file):
@@ -194,7 +192,7 @@ def main():
     rows = read(options.out / "nodes.csv")
     text = json.dumps(summary(rows), indent=1)
     (options.out / "summary.json").write_text(text + "\n")
-    print_line(text)
+    echo(text)
     draw(rows, options.figure)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
-from output import print_line
+from output import echo
 
 from graphact.nn import GCNN
 from graphact.training import Fleet
@@ -117,7 +117,7 @@ def main():
     tasks = find_experiment(protocol.experiment).make_tasks(protocol, {}, 0, None)
     activations = [("relu", None), ("max-ga", 2)]
     results, begun = {}, time.perf_counter()
-    print_line(f"{len(tasks)} models a line, {options.epochs} epochs, F = {FEATURES}, {options.device}")
+    echo(f"{len(tasks)} models a line, {options.epochs} epochs, F = {FEATURES}, {options.device}")
     for activation, hops in activations:
         name = activation if hops is None else f"{activation} ({hops})"
         for choice, changes in CHOICES.items():
@@ -126,9 +126,9 @@ def main():
             values = accuracies(activation, hops or 1, tasks, settings, options.device, changes)
             results[name, choice] = rows_of(tasks, values)
             mean = sum(values) / len(values)
-            print_line(f"  {name}, {choice}: {mean:.1f} % ({time.perf_counter() - begun:.0f} s)")
+            echo(f"  {name}, {choice}: {mean:.1f} % ({time.perf_counter() - begun:.0f} s)")
     found = table(results, activations)
-    print_line("\n" + found)
+    echo("\n" + found)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "choices.md").write_text(found)

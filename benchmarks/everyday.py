@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from arguments import need_cuda
-from output import print_line
+from output import echo
 from torch_geometric.nn import GCNConv
 
 import graphact
@@ -182,20 +182,18 @@ def main():
     cases = CASES | (LARGE if options.device == "cuda" else {})
     found = {name: activations(*case, options.device) for name, case in cases.items()}
     names = list(dict.fromkeys(name for row in found.values() for name in row))
-    print_line(f"| milliseconds, {options.device} | " + " | ".join(found) + " |")
-    print_line("|---" * (len(found) + 1) + "|")
+    echo(f"| milliseconds, {options.device} | " + " | ".join(found) + " |")
+    echo("|---" * (len(found) + 1) + "|")
     for name in names:
-        print_line(
-            f"| {name} | " + " | ".join(f"{row[name]:.3f}" if name in row else "-" for row in found.values()) + " |"
-        )
+        echo(f"| {name} | " + " | ".join(f"{row[name]:.3f}" if name in row else "-" for row in found.values()) + " |")
     for op in OPERATIONS:
         ratios = (row.get(f"PyG {op}") and row[f"{op}-ga"] / row[f"PyG {op}"] for row in found.values())
-        print_line(f"| {op}-ga over PyG | " + " | ".join(f"{ratio:.2f}" if ratio else "-" for ratio in ratios) + " |")
+        echo(f"| {op}-ga over PyG | " + " | ".join(f"{ratio:.2f}" if ratio else "-" for ratio in ratios) + " |")
     found["network"] = networks(options.device)
     base = found["network"]["ReLU"]
-    print_line("\nA training step of four graph convolutions, 32 proteins, 64 features:")
+    echo("\nA training step of four graph convolutions, 32 proteins, 64 features:")
     for name, milliseconds in found["network"].items():
-        print_line(f"  {name}: {milliseconds:.2f} ms, {milliseconds / base:.2f} of ReLU's")
+        echo(f"  {name}: {milliseconds:.2f} ms, {milliseconds / base:.2f} of ReLU's")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from limits import copy_bandwidth, demands, matrix_rate
-from output import print_line
+from output import echo
 
 import graphact
 from graphact.training import Fleet
@@ -72,9 +72,7 @@ def against_the_loop(device, epochs=2):
             for _ in range(2)
         ) / len(sample)
         rows.append({"cell": method, "fleet": 1 / together, "one by one": 1 / alone, "ratio": alone / together})
-        print_line(
-            f"{method:10s} fleet {1 / together:8.2f} models/s, alone {1 / alone:6.2f}, ratio {alone / together:5.1f}"
-        )
+        echo(f"{method:10s} fleet {1 / together:8.2f} models/s, alone {1 / alone:6.2f}, ratio {alone / together:5.1f}")
     return rows
 
 
@@ -100,7 +98,7 @@ def full_cells(device):
         matrix_share, memory_share = share_of_matrix * steps / whole, share_of_memory * steps / whole
         row = {"cell": f"{experiment} {method}", "models": len(tasks), "seconds": whole, "epochs timed": epochs}
         rows.append({**row, "share of matrix rate": matrix_share, "share of copy bandwidth": memory_share})
-        print_line(
+        echo(
             f"{experiment} {method} hops={hops} F={features} K={order}: {len(tasks)} models, {training.epochs} epochs "
             f"in {whole:.1f} s (timed {epochs}); {matrix_share:.0%} of matrix rate, {memory_share:.0%} of copy rate"
         )
@@ -120,7 +118,7 @@ def main():
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{torch.get_num_threads()} threads"
-    print_line(f"graphact {graphact.__version__}, torch {torch.__version__}, {name}")
+    echo(f"graphact {graphact.__version__}, torch {torch.__version__}, {name}")
     keep_freed_memory()
     rows = full_cells("cuda") if options.device == "cuda" else against_the_loop("cpu")
     if options.json:

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from arguments import count, need_cuda
-from output import print_line
+from output import echo
 
 from graphact import Graph
 
@@ -89,7 +89,7 @@ def synchronisations(function):
 
 
 def on_the_cpu(repeats):
-    print_line("| edges | order | Graph, ms | SciPy, ms | ratio |\n|---|---|---|---|---|")
+    echo("| edges | order | Graph, ms | SciPy, ms | ratio |\n|---|---|---|---|---|")
     for name, (nodes, edges) in ON_THE_CPU.items():
         for order, arrange in (("any", lambda ends: ends), ("sorted", coalesced)):
             edge_index = arrange(random_edges(nodes, edges))
@@ -102,17 +102,17 @@ def on_the_cpu(repeats):
                 ours.append(milliseconds(lambda: Graph.from_edge_index(edge_index, weight, nodes), times, "cpu"))
                 theirs.append(milliseconds(lambda: csr_and_csc(target, source, values, nodes), times, "cpu"))
             ratio = min(ours) / min(theirs)
-            print_line(f"| {name} | {order} | {min(ours):.2f} | {min(theirs):.2f} | {ratio:.2f} |")
+            echo(f"| {name} | {order} | {min(ours):.2f} | {min(theirs):.2f} | {ratio:.2f} |")
 
 
 def on_a_gpu(repeats):
     need_cuda()
-    print_line("| graph | call | ms | synchronisations |\n|---|---|---|---|")
+    echo("| graph | call | ms | synchronisations |\n|---|---|---|---|")
 
     def row(name, call, function):
         function()
         waits = synchronisations(function)
-        print_line(f"| {name} | {call} | {milliseconds(function, repeats, 'cuda'):.3f} | {waits} |")
+        echo(f"| {name} | {call} | {milliseconds(function, repeats, 'cuda'):.3f} | {waits} |")
 
     cases = {name: (nodes, random_edges(nodes, edges)) for name, (nodes, edges) in ON_A_GPU.items()}
     parts = [(nodes, coalesced(random_edges(nodes, edges, seed))) for seed, (nodes, edges) in enumerate(PROTEINS)]

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import torch
-from output import print_line
+from output import echo
 
 from graphact.storage import write_atomically
 from graphact_lab.data.download import DataError
@@ -49,7 +49,7 @@ def main() -> None:
             found[name] = statistics_of(read_nodes(name))
         except DataError as error:
             sys.exit(str(error))
-        print_line(f"{name}: {found[name]}")
+        echo(f"{name}: {found[name]}")
     write_atomically(options.out, (json.dumps(found, indent=1) + "\n").encode())
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from guarantees_figures import topology_figure
-from output import print_line
+from output import echo
 
 import graphact
 from graphact.guarantees import (
@@ -62,10 +62,8 @@ def geometric_mean(numbers):
 
 def tightness(options):
     """One row for each activation: geometric means over eight networks."""
-    print_line(
-        "| activation | product of layers | certified | found by search | product / certified | certified / found |"
-    )
-    print_line("|---|---|---|---|---|---|")
+    echo("| activation | product of layers | certified | found by search | product / certified | certified / found |")
+    echo("|---|---|---|---|---|---|")
     rows = []
     for variant in VARIANTS:
         numbers = []
@@ -79,7 +77,7 @@ def tightness(options):
         composed, value, found = (geometric_mean(column) for column in zip(*numbers, strict=True))
         gains = [row[0] / row[1] for row in numbers]
         slacks = [row[1] / row[2] for row in numbers]
-        print_line(
+        echo(
             f"| {variant.label} | {composed:,.0f} | {value:,.0f} | {found:,.0f} | {composed / value:.1f} "
             f"({min(gains):.1f} to {max(gains):.1f}) | {value / found:.1f} ({min(slacks):.1f} to {max(slacks):.1f}) |"
         )
@@ -96,14 +94,12 @@ def topology(options):
             for kind, strengths in (("lost", LOST), ("noise", NOISE)):
                 rows += perturbed_rows(variant, model, task, kind, strengths)
     for kind, strengths in (("lost", LOST), ("noise", NOISE)):
-        print_line(
-            f"\n| activation | {kind} | certified change | found change | decisions kept |\n|---|---|---|---|---|"
-        )
+        echo(f"\n| activation | {kind} | certified change | found change | decisions kept |\n|---|---|---|---|---|")
         for variant, strength in itertools.product(VARIANTS, strengths):
             some = [row for row in rows if row["method"] == variant.method and row.get(kind) == strength]
             certified, found = (geometric_mean([row[name] for row in some]) for name in ("certified", "found"))
             stay = sum(row["kept"] for row in some) / len(some)
-            print_line(f"| {variant.label} | {strength:g} | {certified:,.3g} | {found:.3g} | {stay:.1%} |")
+            echo(f"| {variant.label} | {strength:g} | {certified:,.3g} | {found:.3g} | {stay:.1%} |")
         topology_figure(rows, VARIANTS, kind, strengths, options.out / f"guarantees-{kind}.png")
     (options.out / "topology.json").write_text(json.dumps(rows, indent=1))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from output import print_line
+from output import echo
 from scipy.spatial import KDTree
 
 import graphact
@@ -95,17 +95,17 @@ def main():
     parser.add_argument("--row", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row is not None:
-        print_line(json.dumps(measure(*json.loads(options.row))))
+        echo(json.dumps(measure(*json.loads(options.row))))
         return
-    print_line("| graph | nodes | edges | layers | constant | product | product / constant | forms | s | CPU s | GB |")
-    print_line("|---|---|---|---|---|---|---|---|---|---|---|")
+    echo("| graph | nodes | edges | layers | constant | product | product / constant | forms | s | CPU s | GB |")
+    echo("|---|---|---|---|---|---|---|---|---|---|---|")
     found = []
     for row in rows():
         if options.only.lower() in row[0].lower():
             command = [sys.executable, __file__, "--row", json.dumps(row)]
             found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
             one = found[-1]
-            print_line(
+            echo(
                 f"| {one['name']} | {one['nodes']:,} | {one['edges']:,} | {one['layers']} | {one['constant']:.4g} | "
                 f"{one['product']:.4g} | {one['product'] / one['constant']:.2f} | {'yes' if one['forms'] else 'no'} | "
                 f"{one['seconds']:.1f} | {one['processor']:.1f} | {one['gigabytes']:.2f} |"

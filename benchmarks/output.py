@@ -3,7 +3,7 @@
 import sys
 
 
-def print_line(line):
+def echo(line):
     """Write a line and do not keep it back."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arguments import count
-from output import print_line
+from output import echo
 
 from graphact.cli import make_parser
 from graphact_lab.commands.run import pick_device, protocol_of
@@ -84,7 +84,7 @@ def main():
         protocol, seed, device = published(store)
         cells = [cell for cell in jobs_of(protocol, seed) if store.is_finished(cell.key)]
         for cell in random.Random(options.draw).sample(cells, min(options.cells, len(cells))):
-            print_line(repeat(store, cell, protocol, seed, device, options.data))
+            echo(repeat(store, cell, protocol, seed, device, options.data))
     except (StoreError, DataError, ValueError) as problem:
         sys.exit(str(problem))
 

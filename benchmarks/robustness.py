@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from output import print_line
+from output import echo
 from robustness_figures import draw
 from robustness_tasks import DONOR, PLAIN, Cora, SourceLocalization
 
@@ -135,7 +135,7 @@ def measure(options, effort):
         spent = time.monotonic() - begun
         clean = fmean(row["accuracy"] for row in new)
         attacked = " ".join(f"{fmean(column):.0f}" for column in zip(*(row["attack"] for row in new), strict=True))
-        print_line(
+        echo(
             f"[{number}/{len(left)}] {task.name}, {activation}, limit {limit or 'none'}: {clean:.1f} %, "
             f"attacked {attacked}; {spent:.0f} s, about {spent / number * (len(left) - number):.0f} s left"
         )
@@ -154,7 +154,7 @@ def attack_harder(options, rows):
                 before = known[task.name, activation, None, unit]
                 gains += [old - new for old, new in zip(before, attack, strict=True)]
         mean, most = fmean(gains), max(gains)
-        print_line(f"{task.name}: five times the steps lower accuracy by {mean:.2f} points, {most:.2f} at most")
+        echo(f"{task.name}: five times the steps lower accuracy by {mean:.2f} points, {most:.2f} at most")
 
 
 def main():

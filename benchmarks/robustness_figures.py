@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import scipy.stats
 from matplotlib.ticker import NullFormatter
-from output import print_line
+from output import echo
 
 from graphact.figures import house_style, new_sheet, settle, to_png
 from graphact_lab.style import GREY, METHODS, Style
@@ -37,16 +37,14 @@ def draw(rows, levels, folder):
     against_relu(cells, tasks, levels, folder / "robustness.png")
     tradeoff(cells, tasks, levels, folder / "robustness-limits.png")
     for task in tasks:
-        print_line(
-            f"\nIn brackets: paired differences with 95 % intervals; * Holm-adjusted p below 0.05.\n\n{TITLES[task]}"
-        )
+        echo(f"\nIn brackets: paired differences with 95 % intervals; * Holm-adjusted p below 0.05.\n\n{TITLES[task]}")
         for title, comparisons in families(cells, task, levels[task].limits):
-            print_line(f"\n{title}")
+            echo(f"\n{title}")
             compare(cells, comparisons)
-        print_line(f"\nBy limit, at level {levels[task].attack[-2]:g} where attacked or certified")
+        echo(f"\nBy limit, at level {levels[task].attack[-2]:g} where attacked or certified")
         by_limit(cells, task, [name for name in LOOKS if (task, name, levels[task].limits[0]) in cells], levels[task])
-        print_line("\n" + constants_and_losses(cells, task))
-    print_line("\n" + check_attacks(rows))
+        echo("\n" + constants_and_losses(cells, task))
+    echo("\n" + check_attacks(rows))
 
 
 def families(cells, task, limits):
@@ -128,7 +126,7 @@ def compare(cells, comparisons):
             found[label, name] = statistics.fmean(ours), apart if first != second else None
     tested = [key for key, (_, apart) in found.items() if apart is not None]
     adjusted = dict(zip(tested, holm([paired_p(found[key][1]) for key in tested]), strict=True))
-    print_line("| | constant | " + " | ".join(MEASURES) + " |\n|---" + "|---" * (len(MEASURES) + 1) + "|")
+    echo("| | constant | " + " | ".join(MEASURES) + " |\n|---" + "|---" * (len(MEASURES) + 1) + "|")
     for label, first, _ in comparisons:
         line = [label, constant_of(cells[first])]
         for name in MEASURES:
@@ -138,7 +136,7 @@ def compare(cells, comparisons):
                 difference, margin = mean_and_margin(apart)
                 text += f" ({difference:+.1f} ± {margin:.1f}{'*' if adjusted[label, name] < 0.05 else ''})"
             line.append(text)
-        print_line("| " + " | ".join(line) + " |")
+        echo("| " + " | ".join(line) + " |")
 
 
 def constant_of(cell):
@@ -154,7 +152,7 @@ def by_limit(cells, task, names, levels):
         "attacked": lambda row: row["attack"][place],
         "certified": lambda row: row["certified"][place],
     }
-    print_line("| | limit | constant | " + " | ".join(columns) + " |\n|---|---|---|---|---|---|")
+    echo("| | limit | constant | " + " | ".join(columns) + " |\n|---|---|---|---|---|---|")
     for name in names:
         for limit in (*levels.limits, None):
             if not (cell := cells.get((task, name, limit))):
@@ -162,7 +160,7 @@ def by_limit(cells, task, names, levels):
             values = [mean_and_margin([read(row) for row in cell.values()]) for read in columns.values()]
             shown = " | ".join(f"{mean:.1f} ± {margin:.1f}" for mean, margin in values)
             words = "none" if limit is None else "none, tuned" if math.isinf(limit) else f"{limit:,g}"
-            print_line(f"| {LOOKS[name].short} | {words} | {constant_of(cell)} | {shown} |")
+            echo(f"| {LOOKS[name].short} | {words} | {constant_of(cell)} | {shown} |")
 
 
 def constants_and_losses(cells, task):

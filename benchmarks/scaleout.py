@@ -22,7 +22,7 @@ from pathlib import Path
 import scipy.sparse
 import torch
 from graph_kinds import communities, geometric, random_links, small_world
-from output import print_line
+from output import echo
 
 import graphact
 from graphact.distributed import (
@@ -47,7 +47,7 @@ MODEL = {"features": [8, 16, 16], "order": 2, "activation": "max-ga", "hops": 1,
 
 
 def cuts(options):
-    print_line(
+    echo(
         f"{'graph':14s} {'nodes':>8s} {'edges':>9s} parts {'METIS':>9s} {'blocks':>9s}   values that travel, % of nodes"
     )
     kinds = {
@@ -64,7 +64,7 @@ def cuts(options):
                 owner, _ = assign_nodes(graph, parts, method)
                 halo = sum(int(part.halo_counts.sum()) for part in divide(graph, owner, parts))
                 shares.append(100 * halo / graph.num_nodes)
-            print_line(
+            echo(
                 f"{name:14s} {graph.num_nodes:8,d} {graph.num_edges:9,d} {parts:5d} {shares[0]:9.2f}% {shares[1]:9.2f}%"
             )
 
@@ -130,7 +130,7 @@ def worker(options):
         everyone = [None] * processes
         torch.distributed.all_gather_object(everyone, mine)
     if rank == 0:
-        print_line(json.dumps(everyone))
+        echo(json.dumps(everyone))
 
 
 def compile_kernels():
@@ -156,7 +156,7 @@ def measure(graph, parts, directory, epochs, method="metis", threads=1):
 
 def scaling(options, sizes):
     columns = "halo  exchanges   MiB sent   s/step  speed-up  CPU s/step  speed-up  peak GiB (predicted)"
-    print_line(f"processes     nodes      edges   {columns}")
+    echo(f"processes     nodes      edges   {columns}")
     first = None
     for parts, nodes in sizes:
         graph = geometric(nodes)
@@ -173,7 +173,7 @@ def scaling(options, sizes):
         sent = sum(one["sent"] for one in everyone) / 2**20
         peak = max(one["peak"] for one in everyone) / GIB
         predicted = max(one["predicted"]["total"] for one in everyone) / GIB
-        print_line(
+        echo(
             f"{parts:9d} {nodes:9,d} {graph.num_edges:10,d} {100 * halo:5.2f}% {everyone[0]['exchanges']:10d} "
             f"{sent:10.2f} {wall:8.3f} {wall_gain:9.2f} {work:11.3f} {work_gain:9.2f} {peak:9.2f} ({predicted:.2f})"
         )
@@ -197,10 +197,10 @@ def large(options):
     begun = time.perf_counter()
     graphact_partition = [sys.executable, "-m", "graphact.cli", "partition", str(file), "--parts", "2"]
     subprocess.run([*graphact_partition, "--method", "blocks", "--out", str(directory / "parts")], check=True)
-    print_line(f"cut in {time.perf_counter() - begun:.0f} s")
+    echo(f"cut in {time.perf_counter() - begun:.0f} s")
     everyone = torchrun(2, "worker", directory / "parts", "--epochs", 1)
     for rank, one in enumerate(everyone):
-        print_line(
+        echo(
             f"process {rank}: {one['nodes']:,} nodes, {one['edges']:,} edges, halo {one['halo']:,}; "
             f"loading {one['loading']:.1f} s, one epoch {everyone[0]['seconds']:.1f} s, {one['exchanges']} exchanges, "
             f"{one['sent'] / 2**20:,.0f} MiB sent\n"
@@ -260,7 +260,7 @@ def limit(options):
         took = trains(nodes, options)
         peak = torch.cuda.max_memory_allocated() / GIB
         said = "does not fit" if took is None else f"{took:.2f} s a step, {peak:.1f} GiB"
-        print_line(f"{nodes:13,d} nodes {nodes * options.degree:15,d} edges: {said}")
+        echo(f"{nodes:13,d} nodes {nodes * options.degree:15,d} edges: {said}")
         if took is None:
             too_many = nodes
         else:
@@ -268,7 +268,7 @@ def limit(options):
         nodes = 2 * fits if too_many is None else (fits + too_many) // 2
         if fits == 0:
             nodes = too_many // 2
-    print_line(
+    echo(
         f"the largest that trains on {torch.cuda.get_device_name()}: {fits:,} nodes, {fits * options.degree:,} edges\n"
         f"features {MODEL['features']}, order {MODEL['order']}, {MODEL['activation']}: {seconds:.2f} s a step"
     )

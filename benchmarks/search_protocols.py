@@ -2,7 +2,7 @@
 
     python benchmarks/search_protocols.py denoising --out results/search/denoising
     python benchmarks/search_protocols.py consensus --device cuda --out DIR
-    python benchmarks/search_protocols.py denoising --out DIR --show         what the rows print_line, without running
+    python benchmarks/search_protocols.py denoising --out DIR --show         what the rows echo, without running
     python benchmarks/search_protocols.py denoising --set aside=left-out --out DIR
 
 Every method is trained with every trial, on seed 1000, which no table uses. Where graphs and signals are drawn, it
@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from arguments import count
-from output import print_line
+from output import echo
 
 from graphact.progress import JobLines
 from graphact_lab.commands.run import pick_device
@@ -111,7 +111,7 @@ def main():
         if not options.show:
             store.create(f"python benchmarks/search_protocols.py {options.experiment}")
             for words, protocol in trials[: options.trials]:
-                print_line(words)
+                echo(words)
                 with JobLines() as watcher:
                     device = pick_device(options.device)
                     run_protocol(
@@ -126,7 +126,7 @@ def main():
         sys.exit(str(problem))
     command = f"`python benchmarks/search_protocols.py {options.experiment}`: validation, seed {SEED}"
     (options.out / "table.md").write_text(f"{command}\n\n{table}\n\nBest: {best}\n")
-    print_line(f"{table}\n\nbest: {best}")
+    echo(f"{table}\n\nbest: {best}")
 
 
 if __name__ == "__main__":

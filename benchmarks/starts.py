@@ -28,7 +28,7 @@ from pathlib import Path
 import scipy.stats
 import torch
 from arguments import count
-from output import print_line
+from output import echo
 from torch import nn
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
@@ -179,7 +179,7 @@ def measure(task, cases, options, done, out):
             values = source_localization(tasks, protocol, name, settings)
         row = {"task": task, "case": case, "values": values}
         reached, seconds = f"{statistics.fmean(values):6.2f} ± {interval(values):.2f}", time.perf_counter() - begun
-        print_line(f"{task:20} {case:42} {reached}   {seconds:.0f} s")
+        echo(f"{task:20} {case:42} {reached}   {seconds:.0f} s")
         done[task, case] = values
         if out is not None:
             with out.open("a") as file:
@@ -189,8 +189,8 @@ def measure(task, cases, options, done, out):
 def table(done):
     """Markdown: the mean and its interval, and the paired difference to ReLU."""
     tasks = [task for task in EVERY if any(found == task for found, _ in done)]
-    print_line("| | " + " | ".join(tasks) + " |")
-    print_line("|---" * (len(tasks) + 1) + "|")
+    echo("| | " + " | ".join(tasks) + " |")
+    echo("|---" * (len(tasks) + 1) + "|")
     for case in CASES:
         cells = []
         for task in tasks:
@@ -204,7 +204,7 @@ def table(done):
                 cell += f" ({statistics.fmean(apart):+.1f} ± {interval(apart):.1f})"
             cells.append(cell)
         if any(cells):
-            print_line(f"| {case} | " + " | ".join(cells) + " |")
+            echo(f"| {case} | " + " | ".join(cells) + " |")
 
 
 def main():

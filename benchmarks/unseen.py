@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 from arguments import count, need_cuda
-from output import print_line
+from output import echo
 
 from graphact.training import Fleet
 from graphact.training.splits import data_generator, random_split
@@ -113,7 +113,7 @@ def source_localization(options):
     ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {}, options.seed, None)
     unseen = [with_unseen_sources(task) for task in ordinary]
     random = [split_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
-    print_line(f"source localization: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
+    echo(f"source localization: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
     for kind, raw in (("unseen", unseen), ("random", random)):
         contrasts = prepared(raw, protocol.preparation)
         for method in NETWORKS:
@@ -136,7 +136,7 @@ def denoising(options):
     ordinary = find_experiment(protocol.experiment).make_tasks(protocol, {"snr_db": 3.0}, options.seed, options.data)
     unseen = [with_unseen_days(task) for task in ordinary]
     random = [split_at_random(task, like) for task, like in zip(ordinary, unseen, strict=True)]
-    print_line(f"denoising, 3 dB: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
+    echo(f"denoising, 3 dB: {len(ordinary)} networks a line, {protocol.training.epochs} epochs")
     for kind, plain in (("unseen", unseen), ("random", random)):
         estimates = prepared(plain, protocol.preparation)
         for method in NETWORKS:
@@ -235,9 +235,9 @@ def main():
         for kind, method, tasks, values in run(options):
             rows += rows_of(kind, method, tasks, values)
             mean = sum(values) / len(values)
-            print_line(f"  {kind}, {method}: {mean:.{digits}f} ({time.perf_counter() - begun:.0f} s)")
+            echo(f"  {kind}, {method}: {mean:.{digits}f} ({time.perf_counter() - begun:.0f} s)")
         found = table(rows, what, digits) + "\n" + changes_of_lead(rows, digits)
-        print_line("\n" + found)
+        echo("\n" + found)
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
             (options.out / f"unseen-{name}.md").write_text(found)

@@ -29,7 +29,7 @@ def marked(name):
 # exporters and readers of data warn of what is not theirs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_values_are_as_they_were(name):
-    """Within 1e-12, trainings too: in one thread of one machine they repeat bit by bit, on others sums round otherwise."""
+    """Compare within 1e-12, trainings too: one thread of one machine repeats bits, elsewhere sums round otherwise."""
     if reason := values.missing(name):
         pytest.skip(reason)
     if name in cases.SAME_MACHINE and ABOUT["machine"] != values.machine():
