@@ -143,6 +143,7 @@ def options_of(program, command):
     return set(parser._option_string_actions)
 
 
+@pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils")  # where pip is looked for
 def test_modules_run_by_make_and_workflows():
     """Modules that follow python -m, and scripts by their paths."""
     paths = tracked("Makefile", ".ci/run", ".github/workflows/*.yml", ".pre-commit-config.yaml")

@@ -1,5 +1,6 @@
 """The package without what POSIX alone has, as on Windows; simulated, see ``support/without_posix.py``."""
 
+import importlib
 import os
 import pkgutil
 import subprocess
@@ -8,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import graphact
 from graphact_lab.store import Store
+from support.without_posix import PACKAGES
 
 FOLDER = str(Path(__file__).parent)
 pytestmark = pytest.mark.slow
@@ -25,7 +26,11 @@ def run_without_posix(*arguments):
 def test_every_module_is_imported():
     result = run_without_posix()
     assert result.returncode == 0, result.stderr
-    modules = {module.name for module in pkgutil.walk_packages(graphact.__path__, "graphact.")}
+    modules = {
+        module.name
+        for package in PACKAGES
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+    }
     assert modules == set(result.stdout.split())
     assert {"graphact_lab.store", "graphact_agents.node", "graphact_lab.commands.run"} <= modules
 

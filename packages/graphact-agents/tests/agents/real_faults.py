@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, read_log

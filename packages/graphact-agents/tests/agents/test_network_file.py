@@ -147,7 +147,7 @@ def test_a_network_runs_from_one_file(tmp_path, capsys):
     file = write(tmp_path / "network.toml", f"{shared}slot = 0.2\nrepeat = true\n{nodes}")
 
     def start(i):
-        command = ["-c", "import sys; from graphact_agents.command import main; sys.exit(main(['run', *sys.argv[6:]]))"]
+        command = ["-c", "import sys; from graphact_agents.command import main; sys.exit(main(['run', *sys.argv[5:]]))"]
         return Daemon(folders[i], "--signals", "-", "--network", str(file), "--node", str(i), command=command)
 
     with start(0) as first, start(1) as second:

@@ -47,13 +47,13 @@ def plan_of(nodes, features, op, shifted):
 
 
 def launches_of(plan, launched, nodes, features):
-    from graphact.kernels.activation_plan import Plan
+    from graphact.kernels.activation_plan import ActivationPlan
 
     x, beta, weights = torch.randn(nodes, features), torch.ones(()), torch.ones(2 if plan.shifted else 1, features)
     gamma = 1.0 if plan.op == "kernel" else None
     launched.clear()
-    _, saved = Plan.forward(plan, x, beta, weights, gamma)
-    Plan.backward(plan, torch.randn_like(x), x, beta, weights, gamma, saved, True)
+    _, saved = ActivationPlan.forward(plan, x, beta, weights, gamma)
+    ActivationPlan.backward(plan, torch.randn_like(x), x, beta, weights, gamma, saved, True)
     return [*launched]
 
 

@@ -396,12 +396,13 @@ def test_checkpoint_sequential():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("is_full", [True, False], ids=["one graph", "with breaks"])
+@pytest.mark.parametrize(
+    ("make", "is_full"),
+    # torch.compile allows no counting inside a checkpoint, as PerLayer does, without a graph break
+    [(one_activation, True), (one_activation, False), (per_layer, False)],
+)
 @KINDS
-@ACTIVATIONS
 def test_compiled_models(make, is_reentrant, is_full):
-    if is_full and make is per_layer:
-        pytest.skip("torch.compile allows no counting inside a checkpoint without a graph break")
     torch.compiler.reset()
     model, expected, x = pair(make, bound(is_reentrant))
     compiled = torch.compile(model, backend="aot_eager", fullgraph=is_full)

@@ -236,7 +236,8 @@ def test_unknown_normalisations_are_named():
 
 def test_pyg_is_imported_where_it_is_used():
     code = """
-import sys, graphact.data, graphact.nn, graphact.graph
+import sys, graphact.nn, graphact.graph, graphact_lab.data.planetoid
+from graphact.pyg import PassGraph
 assert PassGraph and graphact_lab.data.planetoid.read_planetoid and graphact.Graph
 assert "torch_geometric" not in sys.modules
 """

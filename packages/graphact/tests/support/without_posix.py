@@ -16,6 +16,7 @@ import sys
 import warnings
 from contextlib import suppress
 
+PACKAGES = ("graphact", "graphact_agents", "graphact_lab")
 MODULES = frozenset({"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"})
 NAMES = {
     os: "chown fchmod fork geteuid getgid getloadavg getuid killpg mkfifo sched_yield setsid statvfs uname wait3",
@@ -32,7 +33,7 @@ ELSEWHERE = (
 def refuse(name, globals=None, locals=None, fromlist=(), level=0):  # noqa: A002, as the built-in calls them
     """``__import__``, which refuses to the package the modules that are not there."""
     importer = (globals or {}).get("__name__", "")
-    if importer.partition(".")[0] == "graphact" and name.partition(".")[0] in MODULES:
+    if importer.partition(".")[0] in PACKAGES and name.partition(".")[0] in MODULES:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return plain_import(name, globals, locals, fromlist, level)
 
@@ -49,16 +50,17 @@ def main():
         for name in names.split():
             delattr(module, name)
     builtins.__import__ = refuse
-    warnings.filterwarnings("error", category=EncodingWarning, module=r"graphact\b")
+    warnings.filterwarnings("error", category=EncodingWarning, module=r"graphact(_lab|_agents)?\b")
     if len(sys.argv) > 1:
-        from graphact.cli import main as command
+        from graphact_lab.cli import main as command
 
         return command(sys.argv[1:])
-    import graphact
-
-    for module in pkgutil.walk_packages(graphact.__path__, "graphact."):
-        importlib.import_module(module.name)
-        sys.stdout.write(f"{module.name}\n")
+    for package in PACKAGES:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=r"graphact\.\w+ is now", category=DeprecationWarning)
+                importlib.import_module(module.name)
+            sys.stdout.write(f"{module.name}\n")
     return 0
 
 
