@@ -29,7 +29,7 @@ personalization of BLAKE2b, so that what comes from a node with another digest d
 authenticated without it and carries it, so that the ends can tell why.
 
 A mark travels on: a node that used a marked value, or missed a link, marks all that it sends in later rounds of the
-run. Versions 1 and 2, of graphact 0.1 and of development, knew no marks; they are refused.
+run. Earlier versions have no marks and are refused.
 """
 
 import hashlib

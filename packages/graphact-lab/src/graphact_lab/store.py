@@ -185,7 +185,7 @@ def _read_json(path: Path) -> Any:
         with _naming(path):
             return json.loads(_read_bytes(path))
     except MISSING as error:
-        raise StoreError(f"{path.parent} is no folder of results: {path.name} is missing") from error
+        raise StoreError(f"{path.parent} is not a folder of results: {path.name} is missing") from error
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -151,7 +151,7 @@ def test_a_cell_is_held_by_one_process_and_released_by_its_death(store):
 def test_what_is_wrong_is_said_in_one_line(store, tmp_path):
     with pytest.raises(StoreError, match="no results in .*nowhere"):
         Store(tmp_path / "nowhere").rows()
-    with pytest.raises(StoreError, match="is no folder of results: run.json is missing"):
+    with pytest.raises(StoreError, match="is not a folder of results: run.json is missing"):
         Store(tmp_path / "nowhere").commands()
     (store.directory / "rows" / "a.json").write_text("{")
     with pytest.raises(StoreError, match=r"a\.json is damaged .* delete it and run again"):

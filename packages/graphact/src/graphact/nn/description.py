@@ -140,6 +140,6 @@ PARTS: dict[type[nn.Module], Describer] = {
     nn.LayerNorm: describe_layer_norm,
     nn.Sequential: describe_chain,
 }
-"""How modules are described, by class; :func:`register_kinds` adds to it."""
+"""Functions that describe modules, by class; :func:`register_kinds` adds to it."""
 CALLERS: dict[type[nn.Module] | str, Caller] = {}
-"""How modules are called on a graph, by class or package, if not with the signal alone."""
+"""Functions that call modules on a graph, by class or package, where the signal alone is not enough."""

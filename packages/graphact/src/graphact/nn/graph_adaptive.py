@@ -85,7 +85,16 @@ class GraphAdaptiveMax(GraphAdaptive):
         \max_{j \in \mathcal{N}_i} [S^k x]_j
 
     Args:
-        features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -107,7 +116,16 @@ class GraphAdaptiveMedian(GraphAdaptive):
         \operatorname*{med}_{j \in \mathcal{N}_i} [S^k x]_j
 
     Args:
-        features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -130,10 +148,18 @@ class GraphAdaptiveKernel(GraphAdaptive):
         \frac{([S^k x]_i - [S^k x]_j)^2}{2 \gamma^2}\Big)
 
     Args:
-        features, hops, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
         closed: without effect, as a node does not differ from itself.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -160,7 +186,16 @@ class GraphAdaptiveMean(GraphAdaptive):
         \frac{1}{d_i} \sum_{j \in \mathcal{N}_i} [S^k x]_j
 
     Args:
-        features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -184,9 +219,18 @@ class GraphAdaptiveSoftMaximum(GraphAdaptive):
     It lies between the mean (t large) and the maximum (t small); its gradient reaches every neighbour.
 
     Args:
-        features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
         temperature: t, above 0.
         learn_temperature: train t, through its logarithm; it is trained unless this is False.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -211,9 +255,18 @@ class GraphAdaptiveTrimmedMean(GraphAdaptive):
     highest values. The result lies between the mean (``trim`` near 0) and the median (0.5).
 
     Args:
-        features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
         trim: share of the neighbours that is left out at each end.
         learn_trim: must be False: ``trim`` counts neighbours and cannot be trained.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -238,9 +291,18 @@ class GraphAdaptiveWeightedMean(GraphAdaptive):
     These are the weights of a bilateral filter.
 
     Args:
-        features, hops, closed, normalize, start: see :class:`GraphAdaptive`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts.
+        closed: count a node among its neighbours.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
         width: w, above 0.
         learn_width: train w, through its logarithm; it is trained unless this is False.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact

@@ -45,7 +45,16 @@ class LocalizedMax(Localized):
     :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to.
 
     Args:
-        features, hops, closed, normalize, start: see :class:`Localized`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of hops.
+        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -69,7 +78,16 @@ class LocalizedMedian(Localized):
     :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to.
 
     Args:
-        features, hops, closed, normalize, start: see :class:`Localized`.
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of hops.
+        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
+            takes the weights as they are. A ``Graph`` is never changed.
+        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
+            (within 1 / sqrt(K)).
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact

@@ -36,6 +36,14 @@ class ReLU(PointwiseActivation):
     r"""Rectified linear unit.
 
     .. math:: \sigma(x) = \max(x, 0)
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.ReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([0., 0., 2.])
     """
 
     function = "relu"
@@ -45,6 +53,14 @@ class LeakyReLU(PointwiseActivation):
     r"""ReLU with the slope 0.01 below 0.
 
     .. math:: \sigma(x) = \max(x, 0) + 0.01 \min(x, 0)
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.LeakyReLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.0100,  0.0000,  2.0000])
     """
 
     function = "leaky-relu"
@@ -54,6 +70,14 @@ class ELU(PointwiseActivation):
     r"""The exponential linear unit.
 
     .. math:: \sigma(x) = x \;\text{above 0}, \quad e^x - 1 \;\text{below}
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.ELU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.6321,  0.0000,  2.0000])
     """
 
     function = "elu"
@@ -63,6 +87,14 @@ class GELU(PointwiseActivation):
     r"""The Gaussian error linear unit, with the distribution function :math:`\Phi` of the standard normal distribution.
 
     .. math:: \sigma(x) = x\,\Phi(x)
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.GELU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.1587,  0.0000,  1.9545])
     """
 
     function = "gelu"
@@ -72,6 +104,14 @@ class SiLU(PointwiseActivation):
     r"""The sigmoid linear unit, also called swish.
 
     .. math:: \sigma(x) = \frac{x}{1 + e^{-x}}
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.SiLU()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.2689,  0.0000,  1.7616])
     """
 
     function = "silu"
@@ -81,6 +121,14 @@ class Tanh(PointwiseActivation):
     r"""The hyperbolic tangent.
 
     .. math:: \sigma(x) = \tanh x
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Tanh()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-0.7616,  0.0000,  0.9640])
     """
 
     function = "tanh"
@@ -90,6 +138,14 @@ class Abs(PointwiseActivation):
     r"""The absolute value.
 
     .. math:: \sigma(x) = |x|
+
+    Shapes:
+        x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Abs()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([1., 0., 2.])
     """
 
     function = "abs"
@@ -102,6 +158,11 @@ class Identity(GraphModule):
 
     Shapes:
         x: ``(..., F)``; result: the same.
+
+    Example:
+        >>> import torch, graphact
+        >>> graphact.nn.Identity()(torch.tensor([[-1.0], [0.0], [2.0]])).squeeze()
+        tensor([-1.,  0.,  2.])
     """
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:

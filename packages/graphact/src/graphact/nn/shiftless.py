@@ -74,7 +74,12 @@ class ShiftlessMax(Shiftless):
     All K terms read the same values; beta starts at 0.5.
 
     Args:
-        features, hops, normalize: see :class:`Shiftless`.
+        features: number F of features.
+        hops: number K of terms.
+        normalize: of no consequence, as only the pattern of the graph is read.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -97,7 +102,12 @@ class ShiftlessMedian(Shiftless):
     All K terms read the same values; beta starts at 0.5.
 
     Args:
-        features, hops, normalize: see :class:`Shiftless`.
+        features: number F of features.
+        hops: number K of terms.
+        normalize: of no consequence, as only the pattern of the graph is read.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact

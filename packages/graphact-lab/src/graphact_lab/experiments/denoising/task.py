@@ -255,7 +255,7 @@ def local_filter(covariance: Tensor, noise: float, graph: Graph) -> Tensor:
     graph do not matter.
 
     Example:
-        Three nodes on a path: the first is no neighbour of the third.
+        Three nodes on a path: the first and the third are not neighbours.
 
         >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> local_filter(torch.ones(3, 3), 1.0, path)
