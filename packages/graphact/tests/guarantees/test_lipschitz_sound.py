@@ -5,8 +5,8 @@ import hypothesis.strategies as st
 import pytest
 import torch
 
-from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound, norms
-from graphact.guarantees.layers import read_layers
+from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound
+from graphact.guarantees.reading import read_layers
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter
 from graphact.training import TrainingSettings, fit
 from guarantees.draws import draw, violations
@@ -99,7 +99,7 @@ def test_norms_that_are_too_much_work_are_bounded_without_signs(monkeypatch, see
     layers, features = read_layers(case.module)
     with torch.no_grad():
         exact = lipschitz.layer_norms(layers, features, case.graph)
-        ended = lipschitz.layer_norms(layers, features, case.graph, norms.limit_work(-1.0))
+        ended = lipschitz.layer_norms(layers, features, case.graph, lipschitz.limit_work(-1.0))
     for tight, without_signs in zip(exact, ended, strict=True):
         assert tight.shape == without_signs.shape
         assert (without_signs >= tight * (1 - 1e-12)).all()
@@ -115,7 +115,7 @@ def test_work_is_counted_while_norms_are_computed(name, monkeypatch):
     """Operations of every few rows, so that norms of dense powers end in time."""
     graph, spent = random_graph(40, 0.2), []
     model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
-    monkeypatch.setattr(norms, "MAX_ROWS", 8)
+    monkeypatch.setattr(lipschitz, "MAX_ROWS", 8)
     layers, features = read_layers(model)
     lipschitz.layer_norms(layers, features, graph.to(torch.float64), spent.append)
     assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
@@ -176,5 +176,5 @@ def test_magnitudes_hold(seed):
     case = draw(seed, KINDS[seed % len(KINDS)])
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        largest, _ = norms.magnitudes(*read_layers(case.module), case.graph)
+        largest, _ = lipschitz.magnitudes(*read_layers(case.module), case.graph)
     assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0

@@ -10,7 +10,7 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import lipschitz, lipschitz_bound
-from graphact.guarantees.norms import bank_norms
+from graphact.guarantees.lipschitz import bank_norms
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphAdaptiveKernel, GraphFilter, LocalizedMax, ReLU
 from support import oracle
 from support.graphs import random_case, random_graph
@@ -166,7 +166,7 @@ def test_chunks_change_nothing(monkeypatch):
     for name in ("max-ga", "kernel-ga"):
         model = GCNN([2, 3, 3], activation=name, hops=2, out_features=2).double()
         whole = lipschitz_bound(model, graph)
-        for module in ("layers", "norms", "rules"):
+        for module in ("layers", "lipschitz", "rules"):
             monkeypatch.setattr(f"graphact.guarantees.{module}.MAX_ENTRIES", 50)
         parts = lipschitz_bound(model, graph)
         monkeypatch.undo()

@@ -8,15 +8,15 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.layers import read_layers
+from graphact.guarantees.layers import walk_errors
 from graphact.guarantees.link_loss import (
     EffectPropagation,
     LinkList,
     excess,
     has_known_layers,
-    rounding_error,
     sets_of_links,
 )
+from graphact.guarantees.reading import read_layers
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from guarantees.draws import Chain, draw, uniform
@@ -253,7 +253,7 @@ def test_what_rounding_loses_is_less_than_the_allowance(name):
         with torch.no_grad():
             layers, _ = read_layers(model, 2)
             lost = abs(model(x, graph).numpy() - in_extended_precision(layers, x, graph)).max((0, 2))
-            allowed = rounding_error(layers, x, graph).numpy()
+            allowed = walk_errors(layers, x.abs().amax(0), torch.zeros_like(x[0]), graph)[1].amax(-1).numpy()
         assert (lost <= allowed).all()
         assert 0 < lost.max() < allowed.max() < 1e-11 * (1 + size)
 

@@ -8,7 +8,7 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.layers import read_layers
+from graphact.guarantees.reading import read_layers
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, ReLU
 from graphact.spec import Filter, Linear, Pointwise
 from guarantees.draws import Chain

@@ -10,32 +10,53 @@ output when every input changes by at most 1. The proofs are in docs/guarantees.
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
+from typing import Any
 
+import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor, nn
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
+from graphact.graph.eager import is_plain
 from graphact.graph.graph import check_graph
-from graphact.guarantees.layers import Block, Blocks, get_branches, iterate_hops, resolve_graph, split_readout, widths
-from graphact.guarantees.norms import (
-    MAX_NORM_WORK,
-    PowerRows,
-    Spend,
-    WorkLimitError,
-    bank_norms,
-    limit_work,
-    magnitudes,
+from graphact.guarantees.layers import (
+    Block,
+    Blocks,
+    get_branches,
+    iterate_hops,
     propagate_magnitude,
+    resolve_graph,
+    split_readout,
+    to_scipy,
+    widths,
 )
 from graphact.guarantees.reading import read_model
-from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, find_rule, layer_norm_slope
+from graphact.guarantees.rules import (
+    MAX_ENTRIES,
+    MAX_GRAM_COLUMNS,
+    OPERATIONS,
+    POINTWISE,
+    find_rule,
+    layer_norm_slope,
+    longest,
+    safe_sqrt,
+)
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.operations import MAX
 
+Spend = Callable[[float], None]  # called with the number of operations before they are done
+MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds
+SPARSE = 10  # cost of a product of two entries of sparse matrices, in those of dense ones
+MAX_ROWS = 512  # of a power at once; as many as there are nodes in the worst case are then held for each
+MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
+MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
+MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
+IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
 LABELS: dict[type[Layer], str] = {
     Filter: "filter",
     Linear: "linear",
@@ -204,7 +225,18 @@ def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
     return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
 
 
-# Layer by layer
+def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+    """Sum the magnitudes of all paths to each output ``(N, O)``, in time that grows with the edges.
+
+    Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
+    """
+    total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    longest, width = features * graph.num_nodes, features
+    for layer, next_width in zip(layers, widths(layers, features), strict=True):
+        total, steps = propagate_magnitude(layer, total, graph, hop_factor)
+        longest, width = longest + steps + graph.num_nodes * width + width, next_width
+    return total.expand(-1, width), longest
 
 
 def layer_norms(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
@@ -259,10 +291,115 @@ def exact_norms(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
             return total
 
 
-MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
-MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
-MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
-IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
+class WorkLimitError(Exception):
+    """The exact norms of a layer would take too many operations."""
+
+
+def limit_work(max_work: float) -> Spend:
+    """Return a function that adds up operations and raises WorkLimitError above a maximum."""
+    total = 0.0
+
+    def spend(work: float) -> None:
+        nonlocal total
+        total += work
+        if total > max_work:
+            raise WorkLimitError
+
+    return spend
+
+
+class PowerRows:
+    """The rows of :math:`S^k`, sparse and a few at a time."""
+
+    def __init__(self, graph: Graph, power: int, spend: Spend = lambda _: None) -> None:
+        self.matrix, self.power, self.num_nodes, self.spend = to_scipy(graph), power, graph.num_nodes, spend
+
+    @property
+    def entries_at_once(self) -> int:
+        """The numbers that :meth:`longest` holds for each neighbour."""
+        return self.num_nodes if self.num_nodes <= MAX_GRAM_COLUMNS else 1
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """The 1-norm of every row, ``(N, 1)``."""
+        unit = scipy.sparse.eye_array(self.num_nodes, format="csr")
+        return torch.cat([self._norms_of(unit[i : i + MAX_ROWS]) for i in range(0, self.num_nodes, MAX_ROWS)])[:, None]
+
+    def _norms_of(self, rows: Any) -> Tensor:
+        """Return the 1-norms of combinations of rows."""
+        for _ in range(self.power):
+            rows = self._times(rows)
+        return torch.from_numpy(np.asarray(abs(rows).sum(1), dtype=np.float64).ravel())
+
+    def _times(self, rows: Any) -> Any:
+        self.spend(SPARSE * rows.nnz * self.matrix.nnz / max(1, self.num_nodes))
+        return rows @ self.matrix
+
+    def entries(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return single entries of a power of at most 1, ``(...)``."""
+        if self.power == 0 or rows.numel() == 0:
+            return (rows == columns).double()
+        if self.matrix.nnz == 0:
+            return torch.zeros(rows.shape, dtype=torch.float64)
+        wanted = (rows * self.num_nodes + columns).numpy()
+        slot = np.searchsorted(self._places, wanted).clip(max=len(self._places) - 1)
+        return torch.from_numpy(np.where(self._places[slot] == wanted, self.matrix.data[slot], 0.0))
+
+    @cached_property
+    def _places(self) -> "np.ndarray[Any, Any]":
+        """Row and column of every entry as one number, ascending."""
+        self.matrix.sort_indices()
+        rows = np.repeat(np.arange(self.num_nodes), np.diff(self.matrix.indptr))
+        return rows * self.num_nodes + self.matrix.indices
+
+    def longest(self, nodes: Tensor, table: Tensor) -> Tensor:
+        """Apply :func:`graphact.guarantees.rules.longest` to rows of neighbours minus that of a node, ``(n, 1)``."""
+        count = table.numel()
+        if count == 0:
+            return torch.zeros(len(nodes), 1, dtype=torch.float64)
+        edge, shape = np.arange(count), (count, self.num_nodes)
+        ends = table.flatten().numpy(), nodes.repeat_interleave(table.size(1)).numpy()
+        there, here = (scipy.sparse.csr_array((np.ones(count), (edge, end)), shape=shape) for end in ends)
+        offsets = there - here
+        if self.num_nodes > MAX_GRAM_COLUMNS:
+            parts = [self._norms_of(offsets[i : i + MAX_ROWS]) for i in range(0, count, MAX_ROWS)]
+            return safe_sqrt(torch.cat(parts).view(table.shape).square().sum(1, keepdim=True))
+        for _ in range(self.power):
+            offsets = self._times(offsets)
+        dense = torch.from_numpy(offsets.toarray()).view(*table.shape, -1)
+        return longest(dense.permute(2, 0, 1).unsqueeze(-1))
+
+
+def bank_entries(graph: Graph, order: int, spend: Spend) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the entries ``(n, K + 1)`` of I, S, ..., S^K where any of them is not 0, and their rows ``(n,)``."""
+    matrix, size = to_scipy(graph), graph.num_nodes
+    unit = scipy.sparse.eye_array(size, format="csr")
+    for first in range(0, size, MAX_ROWS):
+        powers = [unit[first : first + MAX_ROWS]]
+        for _ in range(order):
+            spend(SPARSE * powers[-1].nnz * matrix.nnz / size)
+            powers.append(powers[-1] @ matrix)
+        found = [power.tocoo() for power in powers]
+        places = [each.coords[0].astype(np.int64) * size + each.coords[1] for each in found]
+        every, slot = np.unique(np.concatenate(places), return_inverse=True)
+        power = np.repeat(np.arange(order + 1), [len(each) for each in places])
+        entries = np.zeros((len(every), order + 1))
+        entries[slot, power] = np.concatenate([each.data for each in found])
+        yield torch.from_numpy(entries), torch.from_numpy(first + every // size)
+
+
+def bank_norms(taps: Tensor, graph: Graph, spend: Spend = lambda _: None) -> Tensor:
+    """Return the 1-norm of every row of a filter bank, ``(N, F_out)``; gradients flow to the taps."""
+    used = [number for number, tap in enumerate(taps) if tap.any()] if is_plain(taps) and not taps.requires_grad else []
+    if len(used) == 1:  # a matrix over nodes times one over features: the norm of a row is a product
+        return PowerRows(graph, used[0], spend).norms * taps[used[0]].abs().sum(0)
+    total = taps.new_zeros(graph.num_nodes, taps.size(2))
+    step = max(1, MAX_ENTRIES // max(1, taps[0].numel()))
+    for entries, rows in bank_entries(graph, taps.size(0) - 1, spend):
+        for part, row in zip(entries.split(step), rows.split(step), strict=True):
+            spend(float(len(part) * taps.numel()))
+            total = total.index_add(0, row, (part @ taps.flatten(1)).view(-1, *taps.shape[1:]).abs().sum(1))
+    return total
 
 
 def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:

@@ -26,7 +26,7 @@ from graphact.spec import HopMixture, LayerNorm, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
-    from graphact.guarantees.norms import PowerRows
+    from graphact.guarantees.lipschitz import PowerRows
 
 MAX_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
 MAX_GRAM_COLUMNS = 512

@@ -12,13 +12,21 @@ from graphact._checks import check_integer, check_positive
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.layers import KnownLayer, Layers, iterate_hops, read_signals, split_readout, widths
+from graphact.guarantees.certificate import Zonotope, propagate_forms
+from graphact.guarantees.layers import (
+    EPSILON,
+    KnownLayer,
+    Layers,
+    iterate_hops,
+    propagate_error,
+    propagate_through_rows,
+    split_readout,
+    widths,
+)
 from graphact.guarantees.link_loss import EffectPropagation, Enumeration, enumerate_losses, has_known_layers, is_linear
 from graphact.guarantees.lipschitz import form_sizes
-from graphact.guarantees.norms import EPSILON, bank_rows, propagate_error
-from graphact.guarantees.reading import read_own
+from graphact.guarantees.reading import read_own, read_signals
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
-from graphact.guarantees.zonotope import Zonotope, propagate_forms
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
@@ -334,11 +342,7 @@ def _propagate_change(
     """Return the errors after a layer without the rounding of sums."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
-            total = propagate_error(layer, errors, torch.zeros_like(errors), graph, is_difference=True)  # of the rows
-            first, sizes = 0, errors.flatten(2)
-            for rows in bank_rows(layer.taps, graph):
-                total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
-                first += len(rows)
+            total = propagate_through_rows(layer, errors, graph)
             rests = (rest for _, rest in shifted(errors, forms, layer.exchanges, graph, sources))
             for tap, rest in zip(layer.taps[1:], rests, strict=True):
                 total = total + rest @ tap.abs()
