@@ -38,11 +38,11 @@ from graphact.guarantees import (
 )
 from graphact.guarantees.layers import evaluate
 from graphact.guarantees.reading import read_model
-from graphact.guarantees.rules import POINTWISE, layer_norm_slope
+from graphact.guarantees.rules import find_rule, layer_norm_slope
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, Residual, Sequential
 from graphact.nn.description import call_on_graph
 from graphact.pyg import PassGraph, PerLayer
-from graphact.spec import UnsupportedModelError
+from graphact.spec import Pointwise, UnsupportedModelError
 from support.graphs import random_graph
 
 NODES, FEATURES = 12, 3
@@ -507,9 +507,10 @@ def check_band(name):
     lower, upper = centre - width, centre + width
     z = lower + (upper - lower) * torch.linspace(0, 1, 301, dtype=torch.float64)
     exact = function(z, float(value)) if value else function(z)
-    slope, offset, half = POINTWISE[name].band(lower, upper)
+    rule = find_rule(Pointwise(name))
+    slope, offset, half = rule.band(lower, upper)
     assert bool(((exact - slope * z - offset).abs() <= half + 1e-12 * (1 + z.abs())).all())
-    low, high = POINTWISE[name].slopes
+    low, high = rule.slopes
     slopes = exact.diff(dim=1) / z.diff(dim=1)
     assert low - 1e-9 <= slopes.min()
     assert slopes.max() <= high + 1e-9

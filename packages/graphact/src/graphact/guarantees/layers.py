@@ -185,7 +185,8 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
                 if matrix is not None:
                     near = shift_by(matrix, near)
                 entries = near[..., 0, :].numel()
-                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].move_unsaturated, layer, near), entries)
+                move = partial(OPERATIONS[layer.operation].move, layer, near)
+                largest = hop.reduce_one(move, entries)
                 total = total + hop_factor * layer.weights[hop.number].abs() * largest
                 longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
     return total, longest

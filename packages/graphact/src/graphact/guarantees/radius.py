@@ -7,6 +7,7 @@ that hold for :math:`|\Delta z| \le r \rho`, the reach of an input that moves by
 :math:`\langle A, \Delta x \rangle \ge -r \|A\|_1`. The proofs are in docs/guarantees.md.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -506,12 +507,12 @@ class Backward:
                 if not keep.any() or table.size(1) == 0:
                     continue
                 nodes, table = nodes[keep], table[keep]
-                if isinstance(rule, OrderStatistic):
+                if isinstance(rule, MonotoneMean):
                     apart = self.spread(step, hop, reach, nodes, table)
                     below, above = self.select(layer, hop.signals[0], reach, apart, table, a[:, nodes], read)
                 else:
-                    move = rule.move_unsaturated if self.lines == "everywhere" else rule.move
-                    below = above = move(layer, reach, nodes, table)
+                    most = math.inf if self.lines == "everywhere" else rule.max_change
+                    below = above = rule.move(layer, reach, nodes, table).clamp_max(most)
                 part = a[:, nodes]
                 lost = lost + torch.where(part >= 0, part * below, -part * above).sum((1, 2))
             reads.append(read)
@@ -546,8 +547,8 @@ class Backward:
         (tangent), or alike on all that can be selected (parallel), or on all (everywhere, and for means).
         """
         rule = OPERATIONS[layer.operation]
-        assert isinstance(rule, OrderStatistic)
-        select, is_mean = partial(rule.select, layer), isinstance(rule, MonotoneMean)
+        assert isinstance(rule, MonotoneMean)
+        select, is_mean = partial(rule.select, layer), not isinstance(rule, OrderStatistic)
         near, move = gather(values, table), gather(reach, table)
         chosen = select(near)
         if self.lines == "tangent" and not is_mean:

@@ -1,7 +1,7 @@
 """Read any supported model on a graph as layers, and check these against what the model computes."""
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from graphact.graph import Graph
 from graphact.graph.eager import is_plain
 from graphact.graph.edges import check_finite
 from graphact.guarantees.layers import Blocks, FilterOn, HopMixtureOn, Layers, evaluate_with_error
-from graphact.guarantees.rules import OPERATIONS, POINTWISE, TRAINED
+from graphact.guarantees.rules import OPERATIONS, PARAMETRIC, POINTWISE, TRAINED
 from graphact.nn import GraphModule
 from graphact.nn.description import call_on_graph, describe_on
 from graphact.nn.module import describe
@@ -47,53 +47,54 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
-    check_parts(module)
-    computed = computed_values(module)
-    described = tuple(flatten(describe_on(module, graph)))
-    layers, taken = check_layers(module, described, features, KINDS)
-    check_forward(module, computed, layers, graph, taken)
-    return layers, taken
+    return checked(module, graph, lambda: check_layers(module, flatten(describe_on(module, graph)), features, KINDS))
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
     """Read a module of graphact whose layers all guarantees know, on one graph."""
-    check_parts(module)
-    computed = computed_values(module)
-    layers, taken = read_layers(module, features)
-    check_forward(module, computed, layers, graph.to("cpu", torch.float64), taken)
-    return layers, taken
-
-
-def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
-    """Return the current layers of a module in float64 on the CPU, and the number of its input features.
-
-    Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
-    one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
-    """
     if not isinstance(module, GraphModule):
         raise UnsupportedModelError(
             "",
             "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
             f"itself, got {type(module).__name__}",
         )
+    return checked(module, graph.to("cpu", torch.float64), lambda: read_layers(module, features))
+
+
+def read_layers(module: GraphModule, features: int | None = None) -> tuple[Layers, int]:
+    """Return the current layers of a module in float64 on the CPU, and the number of its input features.
+
+    Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
+    one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
+    """
     layers, taken = check_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
     return cast("Layers", layers), taken
 
 
+def checked(module: nn.Module, graph: Graph, read: Callable[[], tuple[Any, int]]) -> tuple[Any, int]:
+    """Return what ``read`` gives; raise if the module was changed, or does not compute what these layers do."""
+    check_parts(module)
+    computed = computed_values(module)
+    layers, features = read()
+    check_forward(module, computed, layers, graph, features)
+    return layers, features
+
+
 def check_layers(
-    module: nn.Module, described: tuple[Layer, ...], features: int | None, kinds: tuple[type[Layer], ...]
+    module: nn.Module, described: Iterable[Layer], features: int | None, kinds: tuple[type[Layer], ...]
 ) -> tuple[Blocks, int]:
     """Return layers of the given kinds in float64, and the input features; raise if one is unknown or does not fit."""
+    described = tuple(described)
     taken = next((layer.in_features for layer in described if layer.in_features is not None), features or 1)
     if features not in (None, taken):
         raise ValueError(f"x must have {taken} features, got {features}")
     check_chain(part_names(module, described), described, taken, kinds)
-    return cast("Blocks", map_arrays(described, lambda array: to_float64(check_parameters(array)))), taken
 
+    def convert(array: Tensor) -> Tensor:
+        # a tensor that is not plain comes from a transform, as in a fleet, and has no values
+        return to_float64(check_finite("parameters of the model", array) if is_plain(array) else array)
 
-def check_parameters(parameters: Tensor) -> Tensor:
-    """Check that parameters are finite, unless a transform replaced them by tensors without values, as in a fleet."""
-    return check_finite("parameters of the model", parameters) if is_plain(parameters) else parameters
+    return cast("Blocks", map_arrays(described, convert)), taken
 
 
 def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
@@ -129,19 +130,17 @@ def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Lay
 
 def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
     """Return the reason why a layer has no rule; empty if it has one."""
-    match layer:
-        case _ if not isinstance(layer, kinds):
-            return f"nothing is known about layers of the kind {layer.kind!r} here"
-        case Filter() | Linear() | LayerNorm() | Sum():
-            return ""
-        case Pointwise():
-            name, known = layer.function, [*POINTWISE, *TRAINED]
-            has_known_layers = name in POINTWISE or name in TRAINED
-        case HopMixture(operation=operation):  # by identity: another operation of the same name has no rule
-            name, has_known_layers, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
-        case _:
-            return f"nothing is known about layers of the kind {layer.kind!r}"
-    if has_known_layers:
+    if not isinstance(layer, kinds):
+        return f"nothing is known about layers of the kind {layer.kind!r} here"
+    if isinstance(layer, Pointwise):
+        name, known = layer.function, [*POINTWISE, *TRAINED]
+        is_known = name in known or name.partition("(")[0] in PARAMETRIC
+    elif isinstance(layer, HopMixture):  # by identity: another operation of the same name has no rule
+        name, known = layer.operation.name, [rule.name for rule in OPERATIONS]
+        is_known = layer.operation in OPERATIONS
+    else:
+        return ""
+    if is_known:
         return ""
     return f"there is no rule for {name!r} (a function of your own has none); there are rules for {', '.join(known)}"
 
@@ -174,21 +173,16 @@ def check_parts(module: nn.Module) -> None:
     No comparison with the forward finds all of that: a hook may act on values that no random signal has.
     """
     checked: set[type] = set()
-    for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
+    for name, part in module.named_modules():
         if "parametrizations" not in name.split("."):  # they count by the values that they give
             try:
                 check_untouched(part)
-                check_uncompiled(part)
+                if getattr(part, "_compiled_call_impl", None) is not None:  # copies of it do not have that code
+                    reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by "
+                    raise UnsupportedModelError("", f"{reason}copy.deepcopy, which is not compiled")
                 check_globals(original_class(part), checked)
             except UnsupportedModelError as error:
                 raise (error.inside(name) if name else error) from None
-
-
-def check_uncompiled(part: nn.Module) -> None:
-    """Raise if a module was compiled in place: its calls then run other code, which copies of it do not have."""
-    if getattr(part, "_compiled_call_impl", None) is not None:
-        reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by copy.deepcopy"
-        raise UnsupportedModelError("", f"{reason}, which is not compiled")
 
 
 def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
@@ -238,8 +232,7 @@ def computed_values(module: nn.Module) -> Computed:
 
 def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return the places and parts of a model that have parametrized tensors."""
-    parts = module.named_modules() if isinstance(module, nn.Module) else ()
-    return [(place, part) for place, part in parts if parametrize.is_parametrized(part)]
+    return [(place, part) for place, part in module.named_modules() if parametrize.is_parametrized(part)]
 
 
 def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
@@ -272,16 +265,16 @@ def read_parametrized(part: nn.Module, place: str, name: str) -> Tensor:
     for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
         with mode():
             values.append(getattr(part, name).detach().clone())
+    remedy = "; make it an ordinary parameter with remove_parametrizations"
     if not is_same(values[0], values[-1]):
-        reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
-        raise UnsupportedModelError(place, reason)
-    if not all(is_same(values[0], value) for value in values):
-        reason = f"its parametrization gives another {name} without gradients than with them"
-        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
-    if not same_state(before, snapshot(part, name)):
-        reason = f"its parametrization changes when {name} is read, and may give another one later"
-        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
-    return values[0]
+        reason = f"gives another {name} in every call: call eval() of the model first"
+    elif not all(is_same(values[0], value) for value in values):
+        reason = f"gives another {name} without gradients than with them{remedy}"
+    elif not same_state(before, snapshot(part, name)):
+        reason = f"changes when {name} is read, and may give another one later{remedy}"
+    else:
+        return values[0]
+    raise UnsupportedModelError(place, f"its parametrization {reason}")
 
 
 def is_same(first: Tensor, second: Tensor) -> bool:

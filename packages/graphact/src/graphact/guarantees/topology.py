@@ -23,7 +23,14 @@ from graphact.guarantees.layers import (
     split_readout,
     widths,
 )
-from graphact.guarantees.link_loss import EffectPropagation, Enumeration, enumerate_losses, has_known_layers, is_linear
+from graphact.guarantees.link_loss import (
+    EffectPropagation,
+    Enumeration,
+    LinkList,
+    enumerate_losses,
+    has_known_layers,
+    is_linear,
+)
 from graphact.guarantees.lipschitz import form_sizes
 from graphact.guarantees.reading import read_own, read_signals
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
@@ -122,7 +129,7 @@ class LostLinks:
     def error_sources(self, graph: Graph) -> ErrorSources:
         """Treat every link as a source: a pair of nodes of which at least one reads the other."""
         entries = adjacency_mask(graph)
-        links = (entries | entries.T).triu(1).nonzero().T
+        links = LinkList(graph).ends.T
         magnitudes, count = graph.to_dense().abs(), links.size(1)
         ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
 
@@ -139,22 +146,20 @@ class LostLinks:
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """Draw a random graph."""
-        return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
+        source, target = graph.to_edge_index()[0]
+        scores = torch.zeros(len(source), dtype=torch.float64)
+        scores[source != target] = torch.rand(graph.num_edges, generator=generator, dtype=torch.float64)
+        return self._without(graph, scores)
 
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
         """Lose the links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
-        edge_index, weight = graph.to_edge_index()
-        return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
+        return self._without(graph, -(gradient * graph.to_edge_index()[1]))
 
     def _without(self, graph: Graph, scores: Tensor) -> Graph:
-        """Return the graph without the links that score highest; an edge in both directions is one link."""
-        edge_index, weight = graph.to_edge_index()
-        loops = edge_index[0] == edge_index[1]
-        names = edge_index.amin(0) * graph.num_nodes + edge_index.amax(0)
-        links, link = torch.unique(names[~loops], return_inverse=True)
-        totals = torch.zeros(len(links), dtype=scores.dtype).index_add(0, link, scores)
-        lost = totals.topk(min(self.count, len(links))).indices
-        keep = loops | ~torch.isin(names, links[lost])
+        """Return the graph without the links whose edges score highest; an edge in both directions is one link."""
+        (edge_index, weight), links = graph.to_edge_index(), LinkList(graph)
+        totals = scores.new_zeros(len(links) + 1).index_add(0, links.link_per_edge, scores)[:-1]  # but self-loops
+        keep = ~torch.isin(links.link_per_edge, totals.topk(min(self.count, len(links))).indices)
         return Graph.from_edge_index(edge_index[:, keep], weight[keep], graph.num_nodes)
 
 
@@ -273,9 +278,7 @@ def topology_bound(
 
 def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Perturbation, is_box: bool) -> None:
     """Raise before memory ends: errors are held for every link and node, forms of a box for every input."""
-    (source, target), _ = graph.to_edge_index()
-    pairs = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])[:, source != target]
-    kept = pairs.unique(dim=1).size(1) if isinstance(perturbation, LostLinks) else graph.num_nodes
+    kept = len(LinkList(graph)) if isinstance(perturbation, LostLinks) else 1
     errors = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
     forms = max((size for _, size in form_sizes(layers, features, graph)), default=1) if is_box else 0
     if max(errors, forms) > MAX_NUMBERS:
@@ -367,7 +370,7 @@ def propagate_change_hops(
     for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
         centre, generators = hop.signals
         entries = errors.size(0) * centre.size(0) * centre.size(-1)
-        change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
+        change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries).clamp_max(rule.max_change)
         if losing is not None:
             several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
             most = None if several else sources.most
