@@ -57,14 +57,7 @@ MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once;
 MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
 MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
-LABELS: dict[type[Layer], str] = {
-    Filter: "filter",
-    Linear: "linear",
-    Pointwise: "activation",
-    HopMixture: "activation",
-    LayerNorm: "norm",
-    Sum: "sum",
-}
+LABELS = {"pointwise": "activation", "hop-mixture": "activation", "layer-norm": "norm"}  # others by their kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +87,7 @@ class LipschitzBound:
 
 
 @torch.no_grad()
-def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> LipschitzBound:
+def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
     r"""Certify a Lipschitz constant of a module on a graph, in the infinity norm over nodes and features.
 
     - A filter bank or an FIR: its induced norm, exactly.
@@ -110,11 +103,9 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
         module: a module of :mod:`graphact.nn` or one that describes itself, a chain or residual block of these and of
             torch's, or a model or convolution of PyG that docs/guarantees.md lists.
         graph: the graph.
-        norm: only infinity.
 
     Raises:
         UnsupportedModelError: nothing is known about a part, such as a function of your own as the activation.
-        ValueError: another norm.
 
     Example:
         >>> import torch, graphact
@@ -126,8 +117,6 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
         >>> graphact.guarantees.lipschitz_bound(activation, path).per_node
         tensor([1.7071, 1.3536, 1.7071], dtype=torch.float64)
     """
-    if norm != math.inf:
-        raise ValueError(f"norm must be inf: the certificates are for the infinity norm, got {norm!r}")
     graph = check_graph("graph", graph).to("cpu", torch.float64)
     layers, features = read_model(module, graph)
     every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
@@ -186,16 +175,11 @@ def layer_names(layers: Blocks) -> Iterator[str]:
     counts: Counter[str] = Counter()
     body, readout = split_readout(layers)
     for layer in body:
-        label = layer_label(layer)
+        label = LABELS.get(layer.kind, layer.kind)
         counts[label] += 1
         yield f"{label} {counts[label]}"
     if readout is not None:
         yield "readout"
-
-
-def layer_label(layer: Layer) -> str:
-    """Return the kind of a layer as tables call it."""
-    return next(label for kind, label in LABELS.items() if isinstance(layer, kind))
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
@@ -339,18 +323,9 @@ class PowerRows:
         """Return single entries of a power of at most 1, ``(...)``."""
         if self.power == 0 or rows.numel() == 0:
             return (rows == columns).double()
-        if self.matrix.nnz == 0:
-            return torch.zeros(rows.shape, dtype=torch.float64)
-        wanted = (rows * self.num_nodes + columns).numpy()
-        slot = np.searchsorted(self._places, wanted).clip(max=len(self._places) - 1)
-        return torch.from_numpy(np.where(self._places[slot] == wanted, self.matrix.data[slot], 0.0))
-
-    @cached_property
-    def _places(self) -> "np.ndarray[Any, Any]":
-        """Row and column of every entry as one number, ascending."""
-        self.matrix.sort_indices()
-        rows = np.repeat(np.arange(self.num_nodes), np.diff(self.matrix.indptr))
-        return rows * self.num_nodes + self.matrix.indices
+        shape = torch.broadcast_shapes(rows.shape, columns.shape)
+        places = (index.expand(shape).numpy().flatten() for index in (rows, columns))  # copies, as SciPy needs them
+        return torch.from_numpy(np.array(self.matrix[tuple(places)], dtype=np.float64)).view(shape)
 
     def longest(self, nodes: Tensor, table: Tensor) -> Tensor:
         """Apply :func:`graphact.guarantees.rules.longest` to rows of neighbours minus that of a node, ``(n, 1)``."""
@@ -410,16 +385,9 @@ def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool 
     otherwise the result is larger and comes sooner.
     """
     body, readout = split_readout(layers)
-    weight = None if readout is None else readout.weight
-    output: Tensor | Differences = unit_forms(graph.num_nodes, features)
-    for layer in body:
-        output = propagate_differences(layer, settle_forms(output), graph, thorough)
+    units = torch.eye(graph.num_nodes * features, dtype=torch.float64).view(-1, graph.num_nodes, features)
+    output, weight = propagate_differences(body, units, graph, thorough), None if readout is None else readout.weight
     return output.norms(weight, thorough) if isinstance(output, Differences) else row_norms(read_out(output, weight))
-
-
-def unit_forms(num_nodes: int, features: int) -> Tensor:
-    """Return the forms of the inputs themselves: one signal for each of the N F inputs."""
-    return torch.eye(num_nodes * features, dtype=torch.float64).view(-1, num_nodes, features)
 
 
 def row_norms(forms: Tensor) -> Tensor:
@@ -489,18 +457,20 @@ def slopes_tried(readout: Tensor, coefficients: int) -> int:
     return min(most, MAX_SIGNS, int((readout != 0).sum(1).max()))
 
 
-def settle_forms(output: Tensor | Differences) -> Tensor:
-    """Return forms of differences, with the unknowns of the last layer among them."""
-    return output.settle() if isinstance(output, Differences) else output
-
-
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
     """Return forms after the linear map that all nodes share."""
     return forms if readout is None else forms @ readout.T
 
 
-def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
-    """Return differences after a layer, from the forms ``(M, N, F)`` before it."""
+def propagate_differences(layers: Blocks, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
+    """Return differences after layers, from the forms ``(M, N, F)`` before them."""
+    output: Tensor | Differences = forms
+    for layer in layers:
+        output = _differences(layer, output.settle() if isinstance(output, Differences) else output, graph, thorough)
+    return output
+
+
+def _differences(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
     centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
     match layer:
         case Filter():
@@ -514,12 +484,8 @@ def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: b
             moved = moved.expand_as(spread) if layer.weight is None else moved * layer.weight.abs()
             return Differences(centre, moved, centre, (0.0, 0.0))
         case Sum():
-            branches = []
-            for branch in get_branches(layer):
-                output: Tensor | Differences = forms
-                for inner in branch:
-                    output = propagate_differences(inner, settle_forms(output), graph, thorough)
-                branches.append(settle_forms(output))
+            outputs = [propagate_differences(branch, forms, graph, thorough) for branch in get_branches(layer)]
+            branches = [output.settle() if isinstance(output, Differences) else output for output in outputs]
             shared = forms.size(0)  # then come the unknowns of each branch
             total = torch.stack([branch[:shared] for branch in branches]).sum(0)
             return torch.cat([total, *(branch[shared:] for branch in branches)])

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -231,7 +231,7 @@ class ClassifierAtSignal:
         )[1]
         if self.outputs.size(-1) < 2:
             raise ValueError("model must have at least two outputs a node, of which the largest is its class, got 1")
-        self.patterns: dict[int, Any] = {}
+        self.pattern = cache(to_scipy)  # the matrix of a graph
         self.reads: dict[tuple[int, int, int], Any] = {}
         self.distances: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
 
@@ -257,12 +257,6 @@ class ClassifierAtSignal:
             reach = None if reach is None else propagate_reach(layer, reach, self.graph, value.size(-1))
             front = None if front is None else front.after(layer, self.graph)
         return tuple(steps), value
-
-    def pattern(self, graph: Graph) -> Any:
-        """Return the matrix of a graph, cached."""
-        if id(graph) not in self.patterns:
-            self.patterns[id(graph)] = to_scipy(graph)
-        return self.patterns[id(graph)]
 
     def field(self, layers: Blocks, nodes: Array) -> Array:
         """Return the nodes, in ascending order, whose inputs the outputs of the given nodes depend on."""
