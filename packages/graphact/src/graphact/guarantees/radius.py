@@ -232,8 +232,7 @@ class ClassifierAtSignal:
         if self.outputs.size(-1) < 2:
             raise ValueError("model must have at least two outputs a node, of which the largest is its class, got 1")
         self.pattern = cache(to_scipy)  # the matrix of a graph
-        self.reads: dict[tuple[int, int, int], Any] = {}
-        self.distances: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
+        self.rows, self.distances_of = cache(self._rows), cache(self._distances)
 
     def check_nodes(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
         chosen = torch.arange(self.graph.num_nodes) if nodes is None else torch.as_tensor(nodes).cpu()
@@ -298,30 +297,27 @@ class ClassifierAtSignal:
         centre = int(np.searchsorted(nodes, node))
         return ReceptiveField(self, nodes, centre, part(self.graph), tuple(map(local, self.steps)), matrices)
 
-    def row_distances(self, step: LayerState, hop: Hop, nodes: Array, near: Array) -> Iterator[Tensor]:
-        """Yield the 1-norm distances ``(d, d)`` between the rows that each node reads, over all nodes of the graph."""
-        assert step.front is not None
-        assert isinstance(step.layer, HopMixture)
-        for node, row in zip(nodes, near, strict=True):
-            key = (id(self.rows(step, hop)), hop.number, int(node))
-            ids = torch.from_numpy(row)
-            if key not in self.distances or not torch.equal(self.distances[key][0], ids):
-                rows = self.rows(step, hop)[row].toarray()
-                rows = torch.from_numpy(rows[:, np.flatnonzero(rows.any(0))])
-                self.distances[key] = ids, torch.cdist(rows, rows, p=1)
-            yield self.distances[key][1]
+    def distances(self, step: LayerState, hop: Hop, near: Array) -> Tensor:
+        """Return the 1-norm distances ``(n, d, d)`` between the rows that nodes read, over all nodes of the graph."""
+        key = step.front, step.graph, count_shifts(step.layer, hop)
+        return torch.stack([self.distances_of(*key, tuple(row)) for row in near.tolist()])
 
-    def rows(self, step: LayerState, hop: Hop) -> Any:
-        """Return the input of a hop as a sparse matrix over the inputs of the network."""
-        assert step.front is not None
-        shifts = hop.number + 1 if isinstance(step.layer, HopMixture) and step.layer.reads == "shifted" else 0
-        key = (id(step.front), id(step.graph), shifts)
-        if key not in self.reads:
-            matrix = step.front.matrix
-            for _ in range(shifts):
-                matrix = self.pattern(step.graph) @ matrix
-            self.reads[key] = scipy.sparse.csr_array(matrix)
-        return self.reads[key]
+    def _rows(self, front: LinearPrefix, graph: Graph, shifts: int) -> Any:
+        """Return what a hop reads as a sparse matrix over the inputs of the network."""
+        matrix = front.matrix
+        for _ in range(shifts):
+            matrix = self.pattern(graph) @ matrix
+        return scipy.sparse.csr_array(matrix)
+
+    def _distances(self, front: LinearPrefix, graph: Graph, shifts: int, near: tuple[int, ...]) -> Tensor:
+        rows = self.rows(front, graph, shifts)[list(near)].toarray()
+        rows = torch.from_numpy(rows[:, np.flatnonzero(rows.any(0))])
+        return torch.cdist(rows, rows, p=1)
+
+
+def count_shifts(layer: Block, hop: Hop) -> int:
+    """Return how often the values that a hop reads were shifted in its layer."""
+    return hop.number + 1 if isinstance(layer, HopMixture) and layer.reads == "shifted" else 0
 
 
 def count_nonlinear(layers: Blocks) -> int:
@@ -502,7 +498,7 @@ class Backward:
                     continue
                 nodes, table = nodes[keep], table[keep]
                 if isinstance(rule, MonotoneMean):
-                    apart = self.spread(step, hop, reach, nodes, table)
+                    apart = self.spread(step, hop, reach, table)
                     below, above = self.select(layer, hop.signals[0], reach, apart, table, a[:, nodes], read)
                 else:
                     most = math.inf if self.lines == "everywhere" else rule.max_change
@@ -515,7 +511,7 @@ class Backward:
             total = shift_by(matrix.T, total + read) if layer.reads == "shifted" else total + read
         return back + total, lost
 
-    def spread(self, step: LayerState, hop: Hop, reach: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+    def spread(self, step: LayerState, hop: Hop, reach: Tensor, table: Tensor) -> Tensor:
         """Bound the change of differences of two values that a node reads, ``(n, d, d, F)``."""
         network = self.around.network
         if step.front is None:
@@ -524,12 +520,12 @@ class Backward:
             return sums * (1 - torch.eye(table.size(1), dtype=reach.dtype)).unsqueeze(-1)
         names = self.around.nodes
         if network.moving == "node":
-            column = network.rows(step, hop)[:, [names[self.around.centre]]].toarray().ravel()
+            rows = network.rows(step.front, step.graph, count_shifts(step.layer, hop))
+            column = rows[:, [names[self.around.centre]]].toarray().ravel()
             near = torch.from_numpy(column[names[table.numpy()]])
             distances = (near.unsqueeze(-1) - near.unsqueeze(-2)).abs()
         else:
-            whole = network.row_distances(step, hop, names[nodes.numpy()], names[table.numpy()])
-            distances = torch.stack(list(whole))
+            distances = network.distances(step, hop, names[table.numpy()])
         return self.radius * distances.unsqueeze(-1) * step.front.column_norms(reach.size(-1))
 
     def select(
