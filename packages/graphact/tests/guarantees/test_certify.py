@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphact.guarantees import attack, certify
-from graphact.nn import GCNN, GraphFilter, ReLU
+from graphact.nn import FIR, GCNN, GraphFilter, ReLU
 from guarantees.draws import check_certificate, draw, uniform
 from support.graphs import random_graph
 
@@ -61,6 +61,23 @@ def test_random_draws():
 @hypothesis.settings(max_examples=25)
 def test_any_draw(seed):
     check(seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradients_against_certificates_of_linear_networks(seed):
+    """Every end of every interval is reached: by the signs of the gradient of that output."""
+    torch.manual_seed(seed)
+    graph, model = random_graph(7, 0.4), FIR([1, 3, 2], order=2, out_features=3).double()
+    x, radius = torch.randn(1, 7, 1, dtype=torch.float64), 0.1
+    certificate = certify(model, graph, x, radius)
+    jacobian = torch.autograd.functional.jacobian(lambda x: model(x, graph), x).reshape(21, 1, 7, 1)
+    with torch.no_grad():
+        outputs = model(x, graph).flatten()
+        for sign, ends in ((1, certificate.upper), (-1, certificate.lower)):
+            reached = model(x + sign * radius * jacobian.sign(), graph).reshape(21, 21).diagonal()
+            allowed = sign * (ends.flatten() - outputs)
+            assert (sign * (reached - outputs) <= allowed).all()
+            assert (sign * (reached - outputs) > 0.99 * allowed).all()
 
 
 def test_linear_intervals_are_exact_and_the_check_can_fail():

@@ -12,22 +12,19 @@ from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
 from graphact.guarantees.reading import read_layers
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, ReLU
 from guarantees.draws import Chain, exactly, rational
+from guarantees.test_lost_links import links_of, without
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)
 
 
 def graphs_near(graph, perturbation):
     """Perturbed graphs as rational matrices: every loss, or noise of one sign on one entry of each row."""
-    matrix, links = graph.to_dense(), [tuple(pair) for pair in graph.to_edge_index()[0].T.tolist() if pair[0] < pair[1]]
     if isinstance(perturbation, LostLinks):
-        for lost in itertools.combinations(links, perturbation.count):
-            thinned = matrix.clone()
-            for i, j in lost:
-                thinned[i, j] = thinned[j, i] = 0
-            yield rational(thinned)
+        for lost in itertools.combinations(links_of(graph), perturbation.count):
+            yield rational(without(graph, lost).to_dense())
     else:
         for draw, sign in itertools.product(range(2), (-1, 1)):
-            noisy = rational(matrix)
+            noisy = rational(graph.to_dense())
             for row in noisy:
                 places = np.flatnonzero(row)
                 if len(places):

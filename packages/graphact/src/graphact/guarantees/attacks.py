@@ -327,12 +327,12 @@ def attack_radius(
 def attack_node(around: ReceptiveField, steps: int, restarts: int, generator: torch.Generator | None) -> float:
     """Return the smallest radius at which another class was found."""
     first, *rest = around.steps
-    is_linear = isinstance(first.layer, Filter | Linear)  # then signals are followed from its output on
-    front: Blocks = (replace(first.layer, bias=None),) if is_linear else ()
+    layer = first.layer  # where it is linear, signals are followed from its output on
+    front: Blocks = (replace(layer, bias=None),) if isinstance(layer, Filter | Linear) else ()
     start = first.value
-    if is_linear:
+    if front:
         start = rest[0].value if rest else around.network.outputs[around.nodes]
-    following: Blocks = tuple(step.layer for step in (rest if is_linear else around.steps))
+    following: Blocks = tuple(step.layer for step in (rest if front else around.steps))
     decision, moving = int(around.outputs.argmax()), around.is_moving
     order = [rival for rival in around.outputs.argsort(descending=True).tolist() if rival != decision]
 

@@ -113,7 +113,7 @@ def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: st
 class Limit:
     """State shared by the rescaled tensors of one module; not a module itself, which would become its child."""
 
-    def __init__(self, module: nn.Module, graph: Graph, limit: float) -> None:
+    def __init__(self, module: GraphModule, graph: Graph, limit: float) -> None:
         self.module, self.graph, self.limit = module, graph, limit
         # while the constant is measured, the factor to measure it with; nothing is rescaled before all parts are
         self.trial: Tensor | None = torch.ones(())

@@ -276,11 +276,8 @@ class LinkEffects:
 
     def farthest(self, most: int) -> Tensor:
         """Bound the change of values by the loss of that many links, ``(B, N, F)``."""
-        return torch.maximum(self.highest(most), LinkEffects(-self.signed, self.loose).highest(most))
-
-    def highest(self, most: int) -> Tensor:
-        """Bound the rise of values."""
-        return sum_of_largest((self.signed + self.loose).clamp_min(0), most)
+        ends = (self.loose + self.signed, self.loose - self.signed)
+        return torch.maximum(*(sum_of_largest(end.clamp_min(0), most) for end in ends))
 
 
 def sum_of_largest(parts: Tensor, most: int) -> Tensor:
@@ -402,10 +399,11 @@ class EffectPropagation:
         for hop in iterate_hops(layer, self.graph):
             losses = self._losses(layer, hop)
             rule = OPERATIONS[layer.operation]
-            if isinstance(rule, OrderStatistic):
-                term = hop.reduce(partial(self._order_statistic, rule, losses, *moved[hop.number]), entries)
-            else:
+            if isinstance(rule, GaussianKernel):
                 term = hop.reduce(partial(self._kernel, rule, layer, losses, *moved[hop.number]), entries)
+            else:
+                assert isinstance(rule, OrderStatistic)
+                term = hop.reduce(partial(self._order_statistic, rule, losses, *moved[hop.number]), entries)
             total = total.add(LinkEffects(*term), layer.weights[hop.number])
         return total
 
