@@ -18,7 +18,7 @@ from torch import Tensor
 from graphact._sparse import quietly
 from graphact.functional import graph_adaptive, graph_filter, localized, shift
 from graphact.graph import Graph, Neighborhoods
-from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, layer_norm_slope
+from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, layer_norm_box, layer_norm_slope
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
@@ -119,8 +119,8 @@ def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
                 x = x @ layer.weight.T
             case Pointwise():
                 x = find_rule(layer).apply(x)
-            case LayerNorm():
-                x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
+            case LayerNorm():  # without the squares of large values, which overflow
+                x, _ = layer_norm_box(layer, x, torch.zeros_like(x))
             case Sum():
                 x = torch.stack([evaluate(branch, x, graph) for branch in get_branches(layer)]).sum(0)
             case HopMixture():
@@ -185,8 +185,7 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
                 if matrix is not None:
                     near = shift_by(matrix, near)
                 entries = near[..., 0, :].numel()
-                move = partial(OPERATIONS[layer.operation].move, layer, near)
-                largest = hop.reduce_one(move, entries)
+                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].move, layer, near), entries)
                 total = total + hop_factor * layer.weights[hop.number].abs() * largest
                 longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
     return total, longest

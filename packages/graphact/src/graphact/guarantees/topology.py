@@ -316,15 +316,12 @@ def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: 
     changes are bounded. Its outputs differ from the true ones by what propagate_error says, on S and on S'.
     """
     lost, errors = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
-    body, readout = split_readout(layers)
-    for layer in body:
-        forms = forms.settle()
+    _, readout = split_readout(layers)
+    for layer in layers:
+        forms = forms if layer is readout else forms.settle()
         errors = propagate_change(layer, errors, forms, graph, sources)
         lost = propagate_error(layer, forms.size, lost, sources.widest, forms.generators.size(1))
         forms = propagate_forms(layer, forms, graph)
-    if readout is not None:
-        errors = propagate_change(readout, errors, forms, graph, sources)
-        lost = propagate_error(readout, forms.size, lost, sources.widest, forms.generators.size(1))
     changing = sources.changing & any(layer.exchanges for layer in layers)
     return (sources.total(errors) + torch.where(changing.unsqueeze(-1), 2 * lost, 0.0)).amax((0, -1))
 
