@@ -12,12 +12,12 @@ from graphact.progress import EpochProgress
 from graphact.spec import UnsupportedModelError
 from graphact.training import Task, metric_of
 from graphact.training.checkpoint import FileCheckpoint
-from graphact.training.described import StackedModels
 from graphact.training.loop import captured_step, train
 from graphact.training.module_state import extra_state, fingerprint, shapes_of, state_of
 from graphact.training.settings import TrainingSettings
 from graphact.training.single import LoopedModels
 from graphact.training.stacked import StackedGraphs, StackedTasks, check_tasks, digest_of
+from graphact.training.stacked_models import StackedModels
 
 STRATEGIES = ("stacked", "loop")
 

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact.estimators.base import GraphEstimator
+from graphact.estimators.graph_estimator import GraphEstimator
 from graphact.estimators.inputs import LEAVE_OUT, Array, as_array, as_float32, as_graph, check_finite, nodes_at_least
 
 MISSING = "graph is missing, and every node is on its own; give graph=..."
