@@ -18,8 +18,6 @@ from support.general_models import (
     SETTINGS,
     Dropped,
     Normalized,
-    OwnMean,
-    Tied,
     WithExtraState,
     compare,
     make_tasks,
@@ -49,25 +47,14 @@ class LocalizedSpan(Localized):
     operation = Operation("localized-span", span)
 
 
-def partly_frozen():
-    model = Normalized()
-    model.first.filters[0].taps.requires_grad_(False)
-    model.norm.bias.requires_grad_(False)
-    return model
-
-
 def twice(part):
     """A chain in which one module stands in two places."""
     return Sequential(GraphFilter(2, 4, order=1), nn.Sequential(part, part), nn.Linear(4, 1))
 
 
 MODELS = {
-    "batch norm": (lambda: Normalized(bias=True), "nothing is known about what a Normalized computes"),
     "dropout": (Dropped, "nothing is known"),
-    "own buffers": (OwnMean, "nothing is known"),
-    "tied and unused": (Tied, "nothing is known"),
     "extra state": (WithExtraState, "nothing is known"),
-    "frozen": (partly_frozen, "nothing is known"),
     "constrained": (
         lambda: lipschitz_constrained(GCNN([2, 4]), GRAPHS[0], 0.5),
         "a parameter is computed from others, shared or unused",
