@@ -186,37 +186,36 @@ def draw(findings: dict[str, Any]) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    names, pairs = (
-        ("certified, at most", "found, at least"),
-        zip(findings["certified_per_node"], findings["found_per_node"], strict=True),
-    )
-    nodes = range(1, len(findings["found_per_node"]) + 1)
-    panels = [(nodes, *zip(*sorted(pairs, reverse=True), strict=True), names)]
-    decisions = findings["measure"] == DECISIONS
-    if findings["radii"]:
-        values = [
-            [(100 if decisions else 1) * line[name] for line in findings["radii"]] for name in ("certified", "found")
-        ]
-        names = ("certified to stay", "no change found") if decisions else names
-        panels.append(([line["radius"] for line in findings["radii"]], *values, names))
-    sheet = Figure(figsize=(6.4, 3.2 * len(panels)), layout="constrained")
-    all_axes = sheet.subplots(len(panels), squeeze=False)[:, 0]
-    for axes, (places, certified, found, labels) in zip(all_axes, panels, strict=True):
-        axes.fill_between(places, certified, found, color=FAINT, alpha=0.5, linewidth=0)
-        axes.plot(places, certified, "o-", color=BLUE, markersize=4, linewidth=1, label=labels[0])
-        axes.plot(places, found, "^-", color=ORANGE, markersize=4, linewidth=1, label=labels[1])
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-        if not (axes is not all_axes[0] and decisions):
-            scale_logarithmically(axes, "y", [*certified, *found])
-    all_axes[0].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    all_axes[0].set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant", xlim=(0.5, len(nodes) + 0.5))
-    for axes in all_axes[1:]:
-        scale_logarithmically(axes, "x", panels[1][0])
-        axes.set(
-            xlabel="Largest change of any input", ylabel="Decisions (%)" if decisions else "Change of outputs (mean)"
-        )
-        axes.set(**({"ylim": (-3, 103)} if decisions else {}))
+    lines, decisions = findings["radii"], findings["measure"] == DECISIONS
+    sheet = Figure(figsize=(6.4, 6.4 if lines else 3.2), layout="constrained")
+    upper, *lower = sheet.subplots(2 if lines else 1, squeeze=False)[:, 0]
+    pairs = sorted(zip(findings["certified_per_node"], findings["found_per_node"], strict=True), reverse=True)
+    draw_between(upper, range(1, len(pairs) + 1), pairs, "certified, at most", "found, at least")
+    scale_logarithmically(upper, "y", [constant for pair in pairs for constant in pair])
+    upper.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    upper.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant", xlim=(0.5, len(pairs) + 0.5))
+    for axes in lower:
+        radii, pairs = [line["radius"] for line in lines], [(line["certified"], line["found"]) for line in lines]
+        axes.set(xlabel="Largest change of any input")
+        scale_logarithmically(axes, "x", radii)
+        if decisions:
+            shares = [(100 * certified, 100 * found) for certified, found in pairs]
+            draw_between(axes, radii, shares, "certified to stay", "no change found")
+            axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
+        else:
+            draw_between(axes, radii, pairs, "certified, at most", "found, at least")
+            scale_logarithmically(axes, "y", [width for pair in pairs for width in pair])
+            axes.set(ylabel="Change of outputs (mean)")
     return sheet
+
+
+def draw_between(axes: Any, places: Sequence[float], pairs: Sequence[tuple[float, float]], *labels: str) -> None:
+    """Draw what is certified and what was found; the truth lies between the two."""
+    certified, found = zip(*pairs, strict=True)
+    axes.fill_between(places, certified, found, color=FAINT, alpha=0.5, linewidth=0)
+    axes.plot(places, certified, "o-", color=BLUE, markersize=4, linewidth=1, label=labels[0])
+    axes.plot(places, found, "^-", color=ORANGE, markersize=4, linewidth=1, label=labels[1])
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
 
 
 def scale_logarithmically(axes: Any, direction: str, values: Sequence[float]) -> None:

@@ -64,7 +64,8 @@ class SharedCheckpoint:
 
         stored = broadcast(raise_on_all_ranks(read_file, self.graph.group), self.graph.group)
         if stored is not None:
-            self._restore(*stored, batch, optimizer)
+            path, header, tensors = stored
+            self._restore(path, header, tensors, batch, optimizer)
         done, count = len(self.losses), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         if self.graph.rank == 0 and (done or count != "0"):
             start = f"goes on after epoch {done} of {self.epochs}" if done else "starts from the beginning"
