@@ -127,10 +127,12 @@ class Bench:
     def _row(self, name: str, times: tuple[Times, Times], floor: float, compulsory: float) -> Row:
         forward, training = times
         floor, compulsory = floor / self.bandwidth, compulsory / self.bandwidth  # seconds
-        row = {"name": name, "forward": forward._asdict(), "training": training._asdict(), "peer": ""}
-        row["share_of_gather_floor"] = floor / forward.median
-        row["training_share_of_gather_floor"] = 2 * floor / training.median
-        return row | {"share_of_compulsory": compulsory / forward.median}
+        shares = {
+            "share_of_gather_floor": floor / forward.median,
+            "training_share_of_gather_floor": 2 * floor / training.median,
+            "share_of_compulsory": compulsory / forward.median,
+        }
+        return {"name": name, "forward": forward._asdict(), "training": training._asdict(), "peer": ""} | shares
 
     def _beside_pyg(self, op: str, ours: tuple[Times, Times], right: list[Tensor]) -> Row:
         activation, row = composed(self.graph, op, self.gamma), Row()
