@@ -21,7 +21,8 @@ from output import echo
 
 import graphact
 from graphact import Graph
-from graphact.benchmarking import OPERATIONS, Bench, markdown, pyg_is_installed
+from graphact._extras import is_installed
+from graphact.benchmarking import OPERATIONS, Bench, markdown
 
 
 def weighted(source, target, nodes, edges):
@@ -47,14 +48,14 @@ def paper_graph():
 def run_case(title, graph, features, hops, operations, options, bandwidth, against_pyg=True):
     """Measure one graph; say each row as it comes."""
     begun = time.perf_counter()
-    bench = Bench(graph, features, hops, options.repeats)
+    bench = Bench(graph, features, hops, bandwidth, options.repeats)
     rows = [bench.shift()]
     for op in operations:
-        rows.append(bench.activation(op, against_pyg=against_pyg and pyg_is_installed()))
+        rows.append(bench.activation(op, against_pyg=against_pyg and is_installed("torch_geometric")))
         echo(f"  {title}: {op} measured, {time.perf_counter() - begun:.0f} s")
     case = {"case": title, "nodes": graph.num_nodes, "edges": graph.num_edges, "features": features, "hops": hops}
     case["longest list"] = graph.incoming.groups[-1][0]
-    case["rows"] = [row.as_dict(bandwidth) for row in rows]
+    case["rows"] = rows
     return case
 
 

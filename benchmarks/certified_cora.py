@@ -25,10 +25,10 @@ from output import echo
 from torch_geometric.nn import GCN
 
 import graphact
-from graphact.figures import house_style, new_sheet, settle, to_png
 from graphact.guarantees import attack_radius, certified_radius
 from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
+from graphact_lab.figures import house_style, new_sheet, settle, to_png
 
 ROOT = Path(__file__).parents[1]
 MOVING = {"all": "all nodes move", "node": "the node itself moves"}

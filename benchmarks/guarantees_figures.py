@@ -4,7 +4,7 @@ import math
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from graphact.figures import house_style, new_sheet, settle, to_png
+from graphact_lab.figures import house_style, new_sheet, settle, to_png
 
 
 def topology_figure(rows, variants, kind, strengths, file):

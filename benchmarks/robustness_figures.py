@@ -8,7 +8,7 @@ import scipy.stats
 from matplotlib.ticker import NullFormatter
 from output import echo
 
-from graphact.figures import house_style, new_sheet, settle, to_png
+from graphact_lab.figures import house_style, new_sheet, settle, to_png
 from graphact_lab.style import GREY, METHODS, Style
 
 CONTROL_LOOKS = {

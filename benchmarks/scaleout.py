@@ -26,8 +26,8 @@ from output import echo
 
 import graphact
 from graphact.distributed import (
+    DistributedSettings,
     PartitionedGraph,
-    ScaleoutSettings,
     Sizes,
     assign_nodes,
     connect,
@@ -97,11 +97,11 @@ def worker(options):
     generator = torch.Generator().manual_seed(rank)
     x = torch.randn(graph.num_nodes, MODEL["features"][0], generator=generator)
     y = torch.randn(graph.num_nodes, 1, generator=generator)
-    train(model, graph, x, y, settings=ScaleoutSettings(epochs=1))
+    train(model, graph, x, y, settings=DistributedSettings(epochs=1))
     graph.traffic.reset()
     stamps, worked = [time.perf_counter()], time.process_time()
     stamp = lambda *_: stamps.append(time.perf_counter())  # noqa: E731
-    train(model, graph, x, y, settings=ScaleoutSettings(epochs=options.epochs), progress=stamp)
+    train(model, graph, x, y, settings=DistributedSettings(epochs=options.epochs), progress=stamp)
     # processes wait for each other in every epoch, so the times of the first one are those of all
     worked = (time.process_time() - worked) / options.epochs
     seconds = min((after - before for before, after in itertools.pairwise(stamps)), default=0.0)

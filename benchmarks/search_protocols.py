@@ -22,9 +22,9 @@ from pathlib import Path
 from arguments import count
 from output import echo
 
-from graphact.progress import JobLines
 from graphact_lab.commands.run import pick_device
 from graphact_lab.descriptions import EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.job_progress import JobLines
 from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError

@@ -24,11 +24,11 @@ from arguments import count, need_cuda
 from output import echo
 
 from graphact.training import Fleet
-from graphact.training.splits import data_generator, random_split
 from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
 from graphact_lab.protocols import jobs_of, run_seed
 from graphact_lab.runner import make_models
+from graphact_lab.splits import data_generator, random_split
 from graphact_lab.statistics import choose, difference
 from graphact_lab.tasks import DataError, baselines, locate, prepared, prepared_baselines
 

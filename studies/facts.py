@@ -11,8 +11,8 @@ from claims import CLAIMS
 from evidence import Study, at, minus
 from exhibits import LINEAR, NETWORKS, RIDGE, WIENER, agreeing, averaging, denoising, localizing, name, rating
 from graphact.registry import POINTWISE
-from graphact.training.splits import data_generator, eighty_ten_ten, random_split
 from graphact_lab.experiments.recommendation.experiment import FILMS
+from graphact_lab.splits import data_generator, eighty_ten_ten, random_split
 from graphact_lab.statistics import bootstrap_interval
 from grid import Grid
 from grids import Grids

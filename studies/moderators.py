@@ -6,8 +6,8 @@ from statistics import fmean
 from scipy.stats import spearmanr
 
 from evidence import NotRunError
-from graphact.figures import house_style, new_sheet
 from graphact_lab.descriptions import find_experiment
+from graphact_lab.figures import house_style, new_sheet
 from graphact_lab.style import INK, title_of
 
 # By name: what an axis says, and whether it is a property of the graph or of the network on it

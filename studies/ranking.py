@@ -6,8 +6,8 @@ from itertools import combinations
 from statistics import fmean
 
 from benchmark_rows import common_to
-from graphact.figures import house_style, new_sheet, settle, to_png
 from graphact.storage import write_atomically
+from graphact_lab.figures import house_style, new_sheet, settle, to_png
 from graphact_lab.style import FAINT, GREY, INK, Variant
 
 

@@ -19,12 +19,12 @@ from statistics import fmean
 
 from benchmark_rows import Benchmarks, common_to, is_ours, is_pointwise
 from evidence import PROBLEMS, Evidence
-from graphact.figures import house_style, new_sheet
 from graphact.storage import write_atomically
 from graphact_lab.classifiers.node_classifier import GAMMA
 from graphact_lab.descriptions import find_experiment
 from graphact_lab.experiments.flocking.experiment import ORDER
 from graphact_lab.experiments.graph_classification.experiment import PUBLISHED, SETS
+from graphact_lab.figures import house_style, new_sheet
 from graphact_lab.statistics import ALPHA, holm
 from graphact_lab.store import Store
 from graphact_lab.style import INK, Variant, title_of

@@ -48,7 +48,7 @@ from torch_geometric.data import Data
 data = graphact.pyg.AttachGraph()(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]])))
 assert data.graph.num_nodes == 3
 """,
-    "graphact[progress]": "from graphact.progress import JobProgress\nwith JobProgress(): pass",
+    "graphact[progress]": "from graphact.progress import progress_bar\nwith progress_bar(1): pass",
     "graphact[figures]": """
 import graphact
 from graphact.cli import main

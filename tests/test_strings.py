@@ -118,7 +118,8 @@ def test_commands_in_files():
         if first not in table:
             wrong.append(f"{path}: {program} {first}")
             continue
-        command = resolve_name(table[first][0])
+        command = table[first][0]
+        command = resolve_name(command) if isinstance(command, str) else command
         known = options_of(program, command)
         options = [word.partition("=")[0].rstrip(".,)") for word in rest if re.match(r"--[a-z]", word)]
         wrong += [f"{path}: {program} {first} {option}" for option in options if option not in known]
@@ -130,16 +131,16 @@ def options_of(program, command):
     """The options of a command, with those that every command of its program has."""
     import argparse
 
+    from graphact.commands.parser import CommandParser
+
     parser = argparse.ArgumentParser()
     if program == "graphact-agents":
-        added = command.options
+        for add in command.options:
+            add(parser)
     else:
-        from graphact.commands import parser as shared
-
-        added = [shared.option(each) if isinstance(each, str) else each for each in command.options]
-        added.append(shared.add_common_options)
-    for add in added:
-        add(parser)
+        every = CommandParser()
+        every.add_commands({"it": (command, "")})
+        parser = every._subparsers._group_actions[0].choices["it"]
     return set(parser._option_string_actions)
 
 

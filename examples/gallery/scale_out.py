@@ -32,14 +32,14 @@ graph = graph.to(dtype=torch.float32)
 # the only one.
 PROGRAM = """
 import json, sys, torch, graphact
-from graphact.distributed import PartitionedGraph, ScaleoutSettings, connect, train
+from graphact.distributed import PartitionedGraph, DistributedSettings, connect, train
 
 rank, processes = connect("cpu")
 graph = PartitionedGraph.load(sys.argv[1])  # this process's share
 torch.manual_seed(0)
 x = torch.randn(400, 1)[graph.nodes]
 model = graphact.nn.GCNN([1, 8], order=2, activation="max-ga", hops=2)
-settings = ScaleoutSettings(epochs=30, learning_rate=0.02)
+settings = DistributedSettings(epochs=30, learning_rate=0.02)
 losses = train(model, graph, x, x.abs(), settings=settings)
 if rank == 0:
     print(json.dumps(losses))

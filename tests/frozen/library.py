@@ -81,7 +81,7 @@ OPERATIONS = {operation.name: operation for operation in OURS}
 GUARANTEES = Guarantees()
 GUARANTEE_NAMES = tuple(analysis.__all__)
 NORMALIZATIONS = ("spectral", "symmetric", "gcn", "random_walk", "laplacian")
-STRATEGIES = ("stacked", "vmap", "loop")
+STRATEGIES = ("stacked", "loop")
 
 
 agents = SimpleNamespace(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from graphact.distributed.restart import RankStatus
 
 import graphact
 import graphact_agents as agents
@@ -15,7 +16,6 @@ from graphact import Graph, nn
 from graphact.commands.certify import read_signals
 from graphact.distributed import PartitionError, assign_nodes, divide, read_manifest, write_partition
 from graphact.distributed.partition import read_part
-from graphact.distributed.restart import RankStatus
 from graphact.storage import header_digest, load_tensors, one_line, save_tensors
 from graphact_agents.addresses import read_addresses
 from graphact_agents.command_simulate import read_numbers

@@ -88,7 +88,6 @@ LOCATE, AGREE = tasks.source_localization(), tasks.consensus()
     [
         lambda models, task: fit(models[0], task, SETTINGS),
         lambda models, task: Fleet(models, [task, task]).train(SETTINGS),
-        lambda models, task: Fleet(models, [task, task], strategy="vmap").train(SETTINGS),
         lambda models, task: Fleet(models, [task, task], strategy="loop").train(SETTINGS),
     ],
 )

@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
 
 import graphact
@@ -120,30 +119,3 @@ def test_dropout_acts_in_training_only():
         own.fit(x, y, graph=graph)
     signals = [x[:20], x[20:40]]
     GraphClassifier(epochs=2, dropout=0.5).fit(signals, [0, 1], graphs=[[[0], [1]], [[1], [0]]])
-
-
-def test_graphs_of_networkx_pyg_and_dense_arrays():
-    networkx = pytest.importorskip("networkx")
-    data = pytest.importorskip("torch_geometric.data")
-    x, y, graph = communities()
-    edge_index, matrix = graph.to_edge_index()[0], graph.to_dense().numpy()
-    pattern = networkx.from_numpy_array((matrix != 0).astype(int))
-    forms = {
-        "networkx": pattern,
-        "pyg": data.Data(edge_index=edge_index, num_nodes=60),
-        "dense": matrix,
-        "dense float64": matrix.astype(np.float64),
-        "dense tensor": torch.from_numpy(matrix),
-        "dense list": matrix.tolist(),
-        "scipy": scipy.sparse.csr_array(matrix),
-        "edge_index": edge_index,
-    }
-    expected = classifier(epochs=3).fit(x, y, graph=graph).predict_proba(x, graph=graph)
-    for name, form in forms.items():
-        found = classifier(epochs=3).fit(x, y, graph=form).predict_proba(x, graph=form)
-        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=name)
-    two = np.array([[0, 1], [1, 0]])  # two edges, not a matrix
-    assert classifier(epochs=1).fit(x[:2], y[[0, 30]], graph=two).predict(x[:2], graph=two).shape == (2,)
-    signals = [x[:20], x[20:40]]
-    path = networkx.path_graph(20)
-    GraphClassifier(epochs=1).fit(signals, [0, 1], graphs=path).predict(signals, graphs=[path, path])

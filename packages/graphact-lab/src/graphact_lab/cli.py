@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from graphact.commands.parser import CommandParser, run_command
 from graphact_lab import __version__
+from graphact_lab.commands.overview import data, list_all
+from graphact_lab.commands.run import report, run
 
 DESCRIPTION = """\
 The experiments of the paper and the benchmarks beyond it, by one command each.
@@ -15,10 +17,10 @@ The experiments of the paper and the benchmarks beyond it, by one command each.
   graphact-lab report out/consensus-paper       the report again, from the stored results
 """
 COMMANDS = {
-    "run": ("graphact_lab.commands.run:run", "run an experiment and write its report"),
-    "report": ("graphact_lab.commands.run:report", "write the report of stored results"),
-    "data": ("graphact_lab.commands.overview:data", "fetch or check the data sets"),
-    "list": ("graphact_lab.commands.overview:list_all", "list experiments, their presets and data sets"),
+    "run": (run, "run an experiment and write its report"),
+    "report": (report, "write the report of stored results"),
+    "data": (data, "fetch or check the data sets"),
+    "list": (list_all, "list experiments, their presets and data sets"),
 }
 
 

@@ -16,11 +16,11 @@ import torch
 
 import graphact
 from graphact.nn import FIR, GCNN, GraphModule
-from graphact.progress import JobWatcher
 from graphact.spec import HopMixture
 from graphact.training import Fleet, Task
 from graphact_lab.baselines import baselines, prepared_baselines
 from graphact_lab.descriptions import find_experiment
+from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, run_seed
 from graphact_lab.store import Row, Store, StoreError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from graphact.figures import FAINT, FONT, GREY, INK, WHITE, WIDTH, house_style, new_sheet, settle, to_png, to_svg
+from graphact_lab.figures import FAINT, FONT, GREY, INK, WHITE, WIDTH, house_style, new_sheet, settle, to_png, to_svg
 
 __all__ = ["GREY", "INK", "WIDTH", "house_style", "new_sheet", "settle", "to_png", "to_svg"]  # and what is defined here
 

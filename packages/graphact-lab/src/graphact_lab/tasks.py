@@ -3,7 +3,6 @@
 Nothing inside the package imports this module.
 """
 
-from graphact.progress import show_progress
 from graphact.training import Task, loss_of, metric_of
 from graphact_lab.baselines import baselines, prepared_baselines
 from graphact_lab.data.download import DataError, FileStatus, Progress, check, data_directory, fetch, locate
@@ -16,6 +15,7 @@ from graphact_lab.experiments.flocking import world as flocking
 from graphact_lab.experiments.recommendation.films import FillIn, film_graph
 from graphact_lab.experiments.recommendation.task import FILMS, centered_by_user, recommendation, recommendation_tasks
 from graphact_lab.experiments.source_localization.task import source_localization, source_localization_tasks
+from graphact_lab.job_progress import show_progress
 from graphact_lab.preparation import prepared
 
 __all__ = ["DATASETS", "FILMS", "DataError", "DataFile", "FileStatus", "FillIn", "Progress", "Ratings", "Task"]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphact.training.splits import class_split
 from graphact_lab.data.download import DataError, locate
 from graphact_lab.data.planetoid import NAMES, VALIDATION, read_planetoid
+from graphact_lab.splits import class_split
 from support.imitation import OTHERS, TRAIN, as_python_2_wrote, write_planetoid
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import torch
 
-from graphact.progress import JobWatcher
 from graphact.training import TrainingSettings
 from graphact_lab.descriptions import find_protocol
+from graphact_lab.job_progress import JobWatcher
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from graphact.progress import JobWatcher
 from graphact.training import TrainingSettings
 from graphact_lab.descriptions import find_experiment, find_protocol
+from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store

@@ -9,11 +9,11 @@ from torch import nn
 
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
-from graphact.training.splits import Split
 from graphact_lab.data.graph_sets import GraphSet
 from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.fleets.active import dropout_masks
 from graphact_lab.fleets.graphs import GraphFleet
+from graphact_lab.splits import Split
 
 GRAPHS, FEATURES, WIDTH, LAYERS, EPOCHS = 30, 3, 4, 2, 12
 SEEDS, RATES, DECAYS, DROPOUTS = (3, 3, 8), (0.05, 0.01, 0.02), (0.0, 0.01, 0.0), (0.5, 0.0, 0.3)

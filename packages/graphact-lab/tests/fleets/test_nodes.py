@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from graphact import Graph
-from graphact.training.splits import Split
 from graphact_lab.classifiers.node_classifier import NodeNetwork
 from graphact_lab.classifiers.stacked_layers import node_graph
 from graphact_lab.fleets import nodes as module
 from graphact_lab.fleets.active import dropout_masks
 from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet, roc_auc
+from graphact_lab.splits import Split
 
 NODES, FEATURES, WIDTH, CLASSES, EPOCHS = 40, 9, 5, 3, 45
 SEEDS, RATES, DECAYS, DROPOUTS = (3, 3, 8, 5), (0.3, 0.02, 0.1, 0.05), (0.0, 0.1, 5e-3, 0.0), (0.5, 0.5, 0.2, 0.0)

@@ -5,10 +5,10 @@ import torch
 
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
-from graphact.training.splits import Split
 from graphact_lab.data.graph_sets import GraphSet
 from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.fleets.graphs import GraphFleet
+from graphact_lab.splits import Split
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

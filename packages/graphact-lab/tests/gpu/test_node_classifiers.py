@@ -7,9 +7,9 @@ from graphact_lab.experiments.node_classification.networks import NodeNetwork
 
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
-from graphact.training.splits import Split
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
+from graphact_lab.splits import Split
 
 
 @pytest.mark.parametrize("options", [{"activation": name} for name in ACTIVATIONS] + [{"norm": "batch", "layers": 3}])

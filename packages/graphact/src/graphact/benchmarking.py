@@ -7,14 +7,12 @@ is measured against with it.
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphact import functional
-from graphact._extras import is_installed
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.kernels.dispatch import backend
@@ -65,11 +63,6 @@ def copy_bandwidth(device: str) -> float:
     return 2 * source.nbytes / measure(lambda: target.copy_(source), device, repeats=10).fastest
 
 
-def pyg_is_installed() -> bool:
-    """Return whether PyG can be measured, too."""
-    return is_installed("torch_geometric")
-
-
 def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """A graph-adaptive activation of (signal, beta, weights) as a user of PyG composes it: gather, then aggregate."""
     from torch_geometric import nn
@@ -95,42 +88,15 @@ def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, T
     return activation
 
 
-@dataclass(frozen=True)
-class Row:
-    """Measurements of one activation."""
-
-    name: str
-    forward: Times
-    training: Times  # forward and backward
-    floor: float  # bytes that every edge reads once in each pass, forward
-    compulsory: float  # bytes that have to move at least, forward
-    peer: str = ""
-    peer_forward: Times | None = None
-    peer_training: Times | None = None
-
-    def as_dict(self, bandwidth: float) -> dict[str, Any]:
-        """For a file; shares are of the copy bandwidth."""
-        row: dict[str, Any] = {
-            "name": self.name,
-            "forward": self.forward._asdict(),
-            "training": self.training._asdict(),
-            "share_of_gather_floor": self.floor / bandwidth / self.forward.median,
-            "training_share_of_gather_floor": 2 * self.floor / bandwidth / self.training.median,
-            "share_of_compulsory": self.compulsory / bandwidth / self.forward.median,
-            "peer": self.peer,
-        }
-        if self.peer_forward is not None and self.peer_training is not None:
-            row["peer_forward"], row["peer_training"] = self.peer_forward._asdict(), self.peer_training._asdict()
-            row["ratio_forward"] = self.peer_forward.median / self.forward.median
-            row["ratio_training"] = self.peer_training.median / self.training.median
-        return row
+Row = dict[str, Any]
+"""Times of an activation, forward and with the backward pass, and as shares of the limits, and those of the peer."""
 
 
 class Bench:
     """A graph with a signal of ``features`` columns; a peer is measured beside each activation where one is named."""
 
-    def __init__(self, graph: Graph, features: int, hops: int, repeats: int = 9) -> None:
-        self.graph, self.hops, self.repeats = graph, hops, repeats
+    def __init__(self, graph: Graph, features: int, hops: int, bandwidth: float, repeats: int = 9) -> None:
+        self.graph, self.hops, self.bandwidth, self.repeats = graph, hops, bandwidth, repeats
         self.device = graph.device.type
         generator = torch.Generator(self.device).manual_seed(0)
         shape = (graph.num_nodes, features)
@@ -143,8 +109,7 @@ class Bench:
 
     def shift(self) -> Row:
         """The plain graph shift, for comparison."""
-        times = self._times(lambda x: functional.shift(x, self.graph), self.x)
-        return Row("shift", *times, *self._traffic(hops=0))
+        return self._row("shift", self._times(lambda x: functional.shift(x, self.graph), self.x), *self._traffic(0))
 
     def activation(self, op: str, *, against_pyg: bool) -> Row:
         """A graph-adaptive activation, and the same composed of PyG's aggregations."""
@@ -156,18 +121,30 @@ class Bench:
         if wrong := _difference(found, self._results(ours, "reference")):
             raise WrongResultError(f"{op}-ga differs from the reference: {wrong}")
         times = self._times(ours, self.x, self.beta, self.weights)
-        row = Row(f"{op}-ga", *times, *self._traffic(self.hops, kept=0.0 if op == "kernel" else 0.25))
-        return self._beside_pyg(row, op, found) if against_pyg else row
+        row = self._row(f"{op}-ga", times, *self._traffic(self.hops, kept=0.0 if op == "kernel" else 0.25))
+        return row | self._beside_pyg(op, times, found) if against_pyg else row
 
-    def _beside_pyg(self, row: Row, op: str, right: list[Tensor]) -> Row:
-        activation = composed(self.graph, op, self.gamma)
+    def _row(self, name: str, times: tuple[Times, Times], floor: float, compulsory: float) -> Row:
+        forward, training = times
+        floor, compulsory = floor / self.bandwidth, compulsory / self.bandwidth  # seconds
+        shares = {
+            "share_of_gather_floor": floor / forward.median,
+            "training_share_of_gather_floor": 2 * floor / training.median,
+            "share_of_compulsory": compulsory / forward.median,
+        }
+        return {"name": name, "forward": forward._asdict(), "training": training._asdict(), "peer": ""} | shares
+
+    def _beside_pyg(self, op: str, ours: tuple[Times, Times], right: list[Tensor]) -> Row:
+        activation, row = composed(self.graph, op, self.gamma), Row()
         try:
             if wrong := _difference(self._results(activation, "auto"), right):
-                return replace(row, peer=f"PyG is wrong: {wrong}")
-            forward, training = self._times(activation, self.x, self.beta, self.weights)
-            return replace(row, peer="PyG", peer_forward=forward, peer_training=training)
+                return {"peer": f"PyG is wrong: {wrong}"}
+            peer = self._times(activation, self.x, self.beta, self.weights)
+            for name, theirs, mine in zip(("forward", "training"), peer, ours, strict=True):
+                row |= {f"peer_{name}": theirs._asdict(), f"ratio_{name}": theirs.median / mine.median}
+            return row | {"peer": "PyG"}
         except (RuntimeError, NotImplementedError) as error:
-            return replace(row, peer=f"PyG fails: {str(error).strip().splitlines()[0][:80]}")
+            return {"peer": f"PyG fails: {str(error).strip().splitlines()[0][:80]}"}
         finally:
             if self.device == "cuda":
                 torch.cuda.empty_cache()
@@ -215,7 +192,7 @@ def _difference(found: list[Tensor], right: list[Tensor]) -> str:
     return ""
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: Row) -> list[str]:
     """Return the cells of a row: median (fastest to slowest) milliseconds, shares of the limit, and the peer."""
 
     def times(name: str) -> str:
@@ -230,7 +207,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["name"], times("forward"), times("training"), *shares, *peer]
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
+def markdown(rows: Sequence[Row]) -> str:
     """A Markdown table, columns aligned so that it reads well in a terminal, too."""
     lines = [HEAD, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -5,7 +5,12 @@ import sys
 from collections.abc import Sequence
 
 from graphact import __version__
+from graphact.commands.bench import bench
+from graphact.commands.catalogue import list_all
+from graphact.commands.certify import certify
+from graphact.commands.export import export
 from graphact.commands.parser import CommandParser, run_command
+from graphact.commands.partition import partition
 
 DESCRIPTION = """\
 Activation functions that see the graph.
@@ -16,19 +21,16 @@ Activation functions that see the graph.
   graphact bench GRAPH                      how fast activations run on a graph
 """
 COMMANDS = {
-    "list": ("graphact.commands.catalogue:list_all", "list activations and convolutions"),
-    "certify": (
-        "graphact.commands.certify:certify",
-        "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius",
-    ),
-    "export": ("graphact.commands.export:export", "write a trained model as an ONNX file"),
-    "bench": ("graphact.commands.bench:bench", "time activations on a graph"),
-    "partition": ("graphact.commands.partition:partition", "cut a graph into files, one for each process"),
+    "list": (list_all, "list activations and convolutions"),
+    "certify": (certify, "certify a trained model on a graph: equivariance, Lipschitz constant, safe radius"),
+    "export": (export, "write a trained model as an ONNX file"),
+    "bench": (bench, "time activations on a graph"),
+    "partition": (partition, "cut a graph into files, one for each process"),
 }
 
 
 def make_parser() -> CommandParser:
-    """Return the parser of all commands; the options of a command are added when it is asked for."""
+    """Return the parser of all commands."""
     parser = CommandParser(
         prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )

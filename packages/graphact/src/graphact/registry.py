@@ -13,65 +13,50 @@ from graphact._checks import check_choice
 
 ENTRY_POINTS = "graphact.activations"
 PACKAGES = {"torch_geometric": "graphact.pyg.describe"}  # modules that register the classes of other packages
-COMPARED = {  # by the paper; classes of graphact.nn
-    "relu": "ReLU",
-    "max-l": "LocalizedMax",
-    "median-l": "LocalizedMedian",
-    "max-ga": "GraphAdaptiveMax",
-    "median-ga": "GraphAdaptiveMedian",
-    "kernel-ga": "GraphAdaptiveKernel",
+Table = dict[str, tuple[str, str]]
+"""For each name the class of graphact.nn and a line for lists; there x are values at a node and h trained weights."""
+
+_COMPARED: Table = {  # by the paper
+    "relu": ("ReLU", "max(x, 0)"),
+    "max-l": ("LocalizedMax", "localized maximum of Ruiz et al.: ReLU plus maxima over the k-hop neighbours"),
+    "median-l": ("LocalizedMedian", "localized median: ReLU plus medians over the k-hop neighbours"),
+    "max-ga": ("GraphAdaptiveMax", "graph-adaptive maximum: ReLU plus maxima over neighbours, after k shifts"),
+    "median-ga": ("GraphAdaptiveMedian", "graph-adaptive median, likewise"),
+    "kernel-ga": ("GraphAdaptiveKernel", "graph-adaptive Gaussian kernel of the differences to the neighbours"),
 }
-POINTWISE = {  # functions of each value on its own, for comparison with ReLU, whose units can die
-    "identity": "Identity",
-    "leaky-relu": "LeakyReLU",
-    "prelu": "PReLU",
-    "elu": "ELU",
-    "gelu": "GELU",
-    "silu": "SiLU",
-    "tanh": "Tanh",
-    "abs": "Abs",
-    "maxout": "Maxout",
+_POINTWISE: Table = {  # functions of each value on its own, for comparison with ReLU, whose units can die
+    "identity": ("Identity", "x"),
+    "leaky-relu": ("LeakyReLU", "max(x, 0) + 0.01 min(x, 0)"),
+    "prelu": ("PReLU", "max(x, 0) + a min(x, 0) with trained a"),
+    "elu": ("ELU", "x above 0, exp(x) - 1 below"),
+    "gelu": ("GELU", "x times the normal distribution function of x"),
+    "silu": ("SiLU", "x / (1 + exp(-x)), also called swish"),
+    "tanh": ("Tanh", "hyperbolic tangent"),
+    "abs": ("Abs", "|x|"),
+    "maxout": ("Maxout", "the largest of a few lines with trained slopes and offsets"),
 }
-FURTHER = {  # other functions of a neighbourhood, and activations of other authors
-    "mean-ga": "GraphAdaptiveMean",
-    "soft-maximum-ga": "GraphAdaptiveSoftMaximum",
-    "trimmed-mean-ga": "GraphAdaptiveTrimmedMean",
-    "weighted-mean-ga": "GraphAdaptiveWeightedMean",
-    "mixture-ga": "GraphAdaptiveMixture",
-    "shiftless-max": "ShiftlessMax",
-    "shiftless-median": "ShiftlessMedian",
-    "max-k": "MaxK",
-    "grelu": "GReLU",
-    "digraf": "DiGRAF",
+_FURTHER: Table = {  # other functions of a neighbourhood, and activations of other authors
+    "mean-ga": ("GraphAdaptiveMean", "graph-adaptive mean: linear, for comparison"),
+    "soft-maximum-ga": (
+        "GraphAdaptiveSoftMaximum",
+        "graph-adaptive log-mean-exp, from mean to maximum by a temperature",
+    ),
+    "trimmed-mean-ga": ("GraphAdaptiveTrimmedMean", "graph-adaptive mean without the lowest and the highest values"),
+    "weighted-mean-ga": (
+        "GraphAdaptiveWeightedMean",
+        "graph-adaptive mean, weighted by nearness to the node's own value",
+    ),
+    "mixture-ga": ("GraphAdaptiveMixture", "graph-adaptive maximum, median, minimum and mean for the price of one"),
+    "shiftless-max": ("ShiftlessMax", "ablation: the maximum as DiGRAF's comparison ran it: no shift, dense maps"),
+    "shiftless-median": ("ShiftlessMedian", "ablation: the median, likewise"),
+    "max-k": ("MaxK", "MaxK-GNN (ASPLOS 2024): the k largest features of each node"),
+    "grelu": ("GReLU", "GReLU (WWW 2022): a piecewise linear function for each node and channel"),
+    "digraf": ("DiGRAF", "DiGRAF (NeurIPS 2024): a diffeomorphism (CPAB) for each graph"),
 }
+COMPARED, POINTWISE, FURTHER = (
+    {name: module for name, (module, _) in table.items()} for table in (_COMPARED, _POINTWISE, _FURTHER)
+)
 BUILT_IN = COMPARED | POINTWISE | FURTHER
-LINES = {  # what each does, for lists; x are values at a node and h trained weights
-    "relu": "max(x, 0)",
-    "max-l": "localized maximum of Ruiz et al.: ReLU plus maxima over the k-hop neighbours",
-    "median-l": "localized median: ReLU plus medians over the k-hop neighbours",
-    "max-ga": "graph-adaptive maximum: ReLU plus maxima of the neighbours' values, shifted k times",
-    "median-ga": "graph-adaptive median, likewise",
-    "kernel-ga": "graph-adaptive Gaussian kernel of the differences to the neighbours",
-    "mean-ga": "graph-adaptive mean: linear, for comparison",
-    "soft-maximum-ga": "graph-adaptive log-mean-exp with a learned temperature, between mean and maximum",
-    "trimmed-mean-ga": "graph-adaptive mean without the lowest and the highest values",
-    "weighted-mean-ga": "graph-adaptive mean, weighted by how near values are to the node's own",
-    "mixture-ga": "graph-adaptive maximum, median, minimum and mean at once, for the exchanges of one",
-    "shiftless-max": "ablation: the maximum as DiGRAF's comparison ran it, without shift and with dense maps",
-    "shiftless-median": "ablation: the median, likewise",
-    "max-k": "MaxK-GNN (ASPLOS 2024): the k largest features of each node",
-    "grelu": "GReLU (WWW 2022): a piecewise linear function for each node and channel",
-    "digraf": "DiGRAF (NeurIPS 2024): a diffeomorphism (CPAB) for each graph",
-    "identity": "x",
-    "leaky-relu": "max(x, 0) + 0.01 min(x, 0)",
-    "prelu": "max(x, 0) + a min(x, 0) with trained a",
-    "elu": "x above 0, exp(x) - 1 below",
-    "gelu": "x times the normal distribution function of x",
-    "silu": "x / (1 + exp(-x)), also called swish",
-    "tanh": "hyperbolic tangent",
-    "abs": "|x|",
-    "maxout": "the largest of a few lines with trained slopes and offsets",
-}
 CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
     "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
@@ -144,9 +129,9 @@ def find(name: str) -> type[Any]:
 
 def line_of(name: str) -> str:
     """Return one line on an activation; for registered ones the first line of the docstring."""
-    if name in LINES or name not in _registered:
-        return LINES.get(name, "")
-    return (_registered[name].__doc__ or "").strip().partition("\n")[0]
+    if name in _registered:
+        return (_registered[name].__doc__ or "").strip().partition("\n")[0]
+    return (_COMPARED | _POINTWISE | _FURTHER).get(name, ("", ""))[1]
 
 
 class Activations(Mapping[str, type[Any]]):

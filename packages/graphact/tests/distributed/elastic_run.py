@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import graphact
-from graphact.distributed import PartitionedGraph, ScaleoutSettings, connect, train
+from graphact.distributed import DistributedSettings, PartitionedGraph, connect, train
 
 
 def slow_loss(outputs, targets):
@@ -28,7 +28,7 @@ def run(rank, parts, out):
     torch.manual_seed(0)
     x = torch.randn(graph.total_nodes, 1, dtype=graph.dtype)
     model = graphact.nn.GCNN([1, 4, 4], order=2, activation="median-ga", hops=2, start="uniform").to(graph.dtype)
-    settings = ScaleoutSettings(epochs=25, learning_rate=0.01, checkpoint_every=5)
+    settings = DistributedSettings(epochs=25, learning_rate=0.01, checkpoint_every=5)
     local = x[graph.nodes]
     losses = train(
         model, graph, local, local.abs(), loss=slow_loss, settings=settings, checkpoint=Path(out, "checkpoint")

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import graphact
-from graphact.distributed import PartitionedGraph, PartitionError, ScaleoutSettings, train
+from graphact.distributed import DistributedSettings, PartitionedGraph, PartitionError, train
 from support.graphs import random_graph
 
 
@@ -25,11 +25,11 @@ def main(rank, directory):
         return (outputs - targets).square().sum()
 
     try:
-        train(model, graph, x, x, settings=ScaleoutSettings(epochs=4 + rank))
+        train(model, graph, x, x, settings=DistributedSettings(epochs=4 + rank))
     except PartitionError as error:
         sys.stderr.write(f"{error}\n")
     checkpoint = directory / "checkpoint"
-    train(model, graph, x, x, loss=loss, settings=ScaleoutSettings(epochs=4), checkpoint=checkpoint)
+    train(model, graph, x, x, loss=loss, settings=DistributedSettings(epochs=4), checkpoint=checkpoint)
 
 
 if __name__ == "__main__":

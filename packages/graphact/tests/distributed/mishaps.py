@@ -9,9 +9,9 @@ import torch.distributed as dist
 
 import graphact
 from graphact.distributed import (
+    DistributedSettings,
     PartitionedGraph,
     PartitionError,
-    ScaleoutSettings,
     assign_nodes,
     divide,
     step_cost,
@@ -107,7 +107,7 @@ def trained_together(graph, checkpoint, steps=6):
     ``steps`` is how many of the six epochs the checkpoint leaves."""
     model, x, classes = model_and_signal(graph.total_nodes)
     chosen = (graph.nodes % 2 == 0).nonzero().squeeze(1)
-    settings = ScaleoutSettings(epochs=6, learning_rate=0.01, checkpoint_every=4)
+    settings = DistributedSettings(epochs=6, learning_rate=0.01, checkpoint_every=4)
     options = {"loss": "cross_entropy", "train_nodes": chosen, "settings": settings, "checkpoint": checkpoint}
     graph.traffic.reset()
     losses = train(model, graph, x[graph.nodes], classes[graph.nodes][chosen], **options)
@@ -179,7 +179,7 @@ def run(rank, directory):
     again, same = trained_together(graph, directory / "checkpoint", steps=0)  # finds its end in the checkpoint
     found["resumed"] = same == losses and all(torch.equal(a, b) for a, b in zip(together, again, strict=True))
     model, x, _ = model_and_signal(graph.total_nodes)
-    other = {"settings": ScaleoutSettings(epochs=6, learning_rate=0.01), "checkpoint": directory / "checkpoint"}
+    other = {"settings": DistributedSettings(epochs=6, learning_rate=0.01), "checkpoint": directory / "checkpoint"}
     found["other work"] = message_of(lambda: train(model, graph, x[graph.nodes], x[graph.nodes], **other))
     dist.barrier()
     if rank == 0:

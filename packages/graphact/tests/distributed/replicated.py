@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 import graphact
 from graphact.distributed import PartitionedGraph, disconnect, replicate
-from graphact.distributed.processes import gradient_group
+from graphact.distributed.process_group import gradient_group
 from graphact.nn import GCNN
 from support.tolerances import TOLERANCE
 

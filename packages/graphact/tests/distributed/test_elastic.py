@@ -1,7 +1,7 @@
 """A process is killed with SIGKILL: the run starts again by itself, says so, and ends as if nothing had been."""
 
-import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,13 +31,6 @@ def start(parts, out):
         )
 
 
-def epoch_of(out, rank):
-    try:
-        return json.loads((out / f"checkpoint.process-{rank}.json").read_text())["epoch"]
-    except (OSError, ValueError):
-        return 0
-
-
 def wait_for(condition, seconds):
     deadline = time.monotonic() + seconds
     while not condition():
@@ -49,7 +42,8 @@ def test_one_process_killed(workplace, tmp_path):
     killed = tmp_path / "killed"
     run = start(workplace / "two", killed)
     try:
-        wait_for(lambda: epoch_of(killed, 1) >= 8 or run.poll() is not None, 90)
+        wait_for(lambda: (killed / "checkpoint").exists() or run.poll() is not None, 90)
+        time.sleep(0.1)  # into the epochs after it
         os.kill(int((killed / "pid-1").read_text()), signal.SIGKILL)
         code = run.wait(timeout=120)
     finally:
@@ -63,9 +57,4 @@ def test_one_process_killed(workplace, tmp_path):
     assert len(found["losses"]) == 25
     assert found["losses"][-1] < found["losses"][0]
     (told,) = [line for line in log.splitlines() if line.startswith("graphact: ")]
-    assert "process 1 ended without a word in epoch" in told
-    assert "it was killed, or its machine went down" in told
-    assert "process 0 lost contact with it" in told or "process 0 was told to stop" in told
-    assert "All processes were started again (restart 1 of at most 2)" in told
-    assert "Training goes on from the checkpoint after epoch" in told
-    assert not list(killed.glob("checkpoint.process-*"))
+    assert re.search(r"training goes on after epoch (5|10|15|20) of 25 \(restart 1 of at most 2\), checkpoint ", told)

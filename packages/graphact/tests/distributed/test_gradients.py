@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from graphact.distributed import processes
+from graphact.distributed import process_group
 
 
 class Bucket:
@@ -32,9 +32,9 @@ def test_no_thread_of_the_network_is_left_with_work(group, monkeypatch):
         threads.add(threading.get_ident())
         return functools.reduce(*arguments)
 
-    monkeypatch.setattr(processes, "functools", type("functools", (), {"reduce": staticmethod(reduce)}))
+    monkeypatch.setattr(process_group, "functools", type("functools", (), {"reduce": staticmethod(reduce)}))
     for _ in range(50):
-        summed = processes._sum_in_order(group, Bucket())
+        summed = process_group._sum_in_order(group, Bucket())
         assert summed.done()
         assert torch.equal(summed.wait(), torch.arange(3.0))
     assert threads == {threading.get_ident()}

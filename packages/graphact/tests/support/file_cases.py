@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from graphact.distributed.restart import RankStatus, restore_checkpoint, write_checkpoint
 
 import graphact
 import graphact_agents as agents
@@ -22,7 +23,6 @@ from graphact import Graph, nn
 from graphact import distributed as scaleout
 from graphact.commands.certify import read_signals
 from graphact.distributed.partition import assign_nodes, divide, read_part, write_partition
-from graphact.distributed.restart import RankStatus, restore_checkpoint, write_checkpoint
 from graphact.training import Fleet, TrainingSettings
 from graphact.training.checkpoint import read_tensors
 from graphact_agents.addresses import Address, Addresses, read_addresses

@@ -50,19 +50,6 @@ class OwnMean(Normalized):
         return outputs - self.mean + 0.01 * self.largest
 
 
-class Tied(nn.Module):
-    """One parameter under two names, and one that is never used."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
-        self.second.weight = self.first.weight
-        self.unused, self.last = nn.Linear(2, 2), nn.Linear(2, 1)
-
-    def forward(self, x, graph):
-        return self.last(torch.tanh(self.second(torch.tanh(self.first(x)))))
-
-
 class WithExtraState(Normalized):
     def __init__(self):
         super().__init__()

@@ -103,6 +103,27 @@ SMALL_GRAPHS = {
 }
 
 
+def check_results(models, tasks, settings, rel, atol):
+    """Compare results and parameters of stacked models with those of each alone."""
+    alone = copy.deepcopy(models)
+    result = Fleet(models, tasks, seeds=[5, 6, 7], strategy="stacked").train(settings)
+    for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
+        single = fit(other, task, settings, seed=5 + number)
+        actual = [result.test[number], result.validation[number], result.best_epoch[number]]
+        assert actual == pytest.approx([single.test, single.validation, single.best_epoch], rel=rel)
+        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
+
+
+def tasks_on(graphs, at_a_node, features=1):
+    """Three tasks on two graphs."""
+    options = {"samples": 20, "features": features, "dtype": torch.float64}
+    return [
+        make_task(graph, seed=number, node=number + 1 if at_a_node else None, **options)
+        for number, graph in enumerate([graphs[0], graphs[1], graphs[0]])
+    ]
+
+
 @pytest.mark.parametrize("features", [[1, 3, 2], [2, 1], [2, 3, 3]], ids=str)
 @pytest.mark.parametrize("at_a_node", [False, True], ids=["all nodes", "one node"])
 @pytest.mark.parametrize("kind", SMALL_GRAPHS)
@@ -110,23 +131,12 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
     """Three models on two graphs. Adam enlarges rounding where a gradient is zero, so not to the last digit."""
     rng = torch.Generator().manual_seed(1)
     graphs, settings = [SMALL_GRAPHS[kind](rng) for _ in "ab"], TrainingSettings(2, 5, 0.01, weight_decay=0.1)
-    options = {"samples": 20, "features": features[0], "dtype": torch.float64}
-    tasks = [
-        make_task(graph, seed=number, node=number + 1 if at_a_node else None, **options)
-        for number, graph in enumerate([graphs[0], graphs[1], graphs[0]])
-    ]
+    tasks = tasks_on(graphs, at_a_node, features[0])
     for activation, hops in (("max-ga", 2), ("median-l", 1), ("kernel-ga", 2), ("relu", 1)):
         options = {"order": 3, "activation": activation, "hops": hops, "bias": kind != "directed", "gamma": 2.0}
         torch.manual_seed(0)
         models = [GCNN(features, **options, out_features=1, learn_gamma=True).double() for _ in tasks]
-        alone = [copy.deepcopy(model) for model in models]
-        result = Fleet(models, tasks, seeds=[5, 6, 7], strategy="stacked").train(settings)
-        for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
-            single = fit(other, task, settings, seed=5 + number)
-            actual = [result.test[number], result.validation[number], result.best_epoch[number]]
-            assert actual == pytest.approx([single.test, single.validation, single.best_epoch], rel=1e-6)
-            for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
-                torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+        check_results(models, tasks, settings, rel=1e-6, atol=1e-6)
 
 
 EVERY = [*((name, 1) for name in POINTWISE), *((name, hops) for name in ("max-l", "median-l") for hops in (2, 3, 4))]
@@ -139,10 +149,7 @@ def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops,
     """Every model ends with parameters of its own: those that training it alone gives, to the last digits."""
     rng = torch.Generator().manual_seed(4)
     graphs = [SMALL_GRAPHS["undirected"](rng) for _ in "ab"]
-    tasks = [
-        make_task(graph, seed=number, node=number + 1 if at_a_node else None, samples=20, dtype=torch.float64)
-        for number, graph in enumerate([graphs[0], graphs[1], graphs[0]])
-    ]
+    tasks = tasks_on(graphs, at_a_node)
     torch.manual_seed(0)
     options = {"activation": name, "hops": hops, "bias": True, "per_feature": per_feature, "start": "uniform"}
     options["closed"] = hops == 3
@@ -151,14 +158,7 @@ def test_pointwise_and_localized_activations_are_trained_as_if_alone(name, hops,
         for part in model.activations:
             for parameter in part.parameters():
                 torch.nn.init.normal_(parameter, generator=rng)
-    alone = [copy.deepcopy(model) for model in models]
-    settings = TrainingSettings(3, 5, 0.01)
-    result = Fleet(models, tasks, seeds=[5, 6, 7], strategy="stacked").train(settings)
-    for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
-        single = fit(other, task, settings, seed=5 + number)
-        assert result.test[number] == pytest.approx(single.test, rel=1e-12)
-        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    check_results(models, tasks, TrainingSettings(3, 5, 0.01), rel=1e-12, atol=1e-12)
 
 
 def test_models_do_not_influence_each_other():

@@ -18,44 +18,12 @@ from support.general_models import (
     SETTINGS,
     Dropped,
     Normalized,
-    OwnMean,
-    Tied,
     WithExtraState,
     compare,
     make_tasks,
     partly,
     with_a_clipped_gradient,
 )
-
-
-class NoisyInEvaluation(Normalized):
-    def forward(self, x, graph):
-        return super().forward(x, graph) + 0.1 * torch.randn(())
-
-
-class Branching(Normalized):
-    def forward(self, x, graph):
-        outputs = super().forward(x, graph)
-        return 2 * outputs if outputs.sum() > 0 else outputs
-
-
-class Counting(Normalized):
-    def __init__(self):
-        super().__init__()
-        self.calls = 0
-
-    def forward(self, x, graph):
-        self.calls += 1
-        return super().forward(x, graph) * (1 + 0.01 * self.calls)
-
-
-class Shrinking(Tied):
-    """A call that writes to a parameter."""
-
-    def forward(self, x, graph):
-        with torch.no_grad():
-            self.last.weight.mul_(0.99)
-        return super().forward(x, graph)
 
 
 class PyG(nn.Module):
@@ -79,66 +47,28 @@ class LocalizedSpan(Localized):
     operation = Operation("localized-span", span)
 
 
-class Positive(nn.Module):
-    def forward(self, weight):
-        return nn.functional.softplus(weight)
-
-
-def with_positive_weights():
-    model = Normalized()
-    nn.utils.parametrize.register_parametrization(model.last, "weight", Positive())
-    return model
-
-
-def weight_normalized():
-    model = Normalized()
-    nn.utils.parametrizations.weight_norm(model.last)
-    return model
-
-
-def partly_frozen():
-    model = Normalized()
-    model.first.filters[0].taps.requires_grad_(False)
-    model.norm.bias.requires_grad_(False)
-    return model
-
-
 def twice(part):
     """A chain in which one module stands in two places."""
     return Sequential(GraphFilter(2, 4, order=1), nn.Sequential(part, part), nn.Linear(4, 1))
 
 
 MODELS = {
-    "batch norm": (Normalized, "vmap", "nothing is known about what a Normalized computes"),
-    "bias before batch norm": (lambda: Normalized(bias=True), "loop", "torch.vmap gives other values"),
-    "dropout": (Dropped, "loop", "random operation"),
-    "noise in evaluation": (NoisyInEvaluation, "loop", "random operation"),
-    "control flow": (Branching, "loop", "data-dependent control flow"),
-    "own attribute": (Counting, "loop", "torch.vmap gives other values"),
-    "own buffers": (OwnMean, "vmap", "nothing is known"),
-    "tied and unused": (Tied, "vmap", "nothing is known"),
-    "written parameter": (Shrinking, "loop", "a call changes parameters"),
-    "extra state": (WithExtraState, "loop", "modules keep a state of their own besides buffers"),
-    "frozen": (partly_frozen, "vmap", "nothing is known"),
-    "parametrized": (with_positive_weights, "vmap", "nothing is known"),
-    "no batching rule": (weight_normalized, "loop", "batching rule"),
+    "dropout": (Dropped, "nothing is known"),
+    "extra state": (WithExtraState, "nothing is known"),
     "constrained": (
         lambda: lipschitz_constrained(GCNN([2, 4]), GRAPHS[0], 0.5),
-        "vmap",
         "a parameter is computed from others, shared or unused",
     ),
-    "hook on a gradient": (with_a_clipped_gradient, "loop", "filters.0.taps: it carries hooks"),
+    "hook on a gradient": (with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
     "localized, own operation": (
         lambda: GCNN([2, 4], activation=lambda features: LocalizedSpan(features=features, hops=2)),
-        "vmap",
         "the operation 'localized-span' is not stacked",
     ),
     "own operation": (
         lambda: GCNN([2, 4], activation=lambda features: GraphAdaptive(span, features=features)),
-        "vmap",
         "the operation 'span' is not stacked",
     ),
-    "PyG": (PyG, "loop", "nothing is known about what a PyG computes"),
+    "PyG": (PyG, "nothing is known about what a PyG computes"),
 }
 
 
@@ -168,33 +98,21 @@ def check_as_alone(make, tasks, strategy=None, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_module_is_trained_as_alone(name):
-    make, strategy, reason = MODELS[name]
+    make, reason = MODELS[name]
     fleet = check_as_alone(make, make_tasks(3))
-    assert fleet.strategy == strategy
+    assert fleet.strategy == "loop"
     assert reason in fleet.reason
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, (_, strategy, _) in MODELS.items() if strategy == "vmap"])
-def test_every_node_several_graphs_and_double_precision(name):
-    fleet = check_as_alone(MODELS[name][0], make_tasks(4, graphs=2, at_node=False, dtype=torch.float64), epochs=8)
-    assert fleet.strategy == "vmap"
-
-
-def test_without_a_common_graph_models_are_trained_in_turn():
-    fleet = check_as_alone(Normalized, make_tasks(2, graphs=2))
-    assert (fleet.strategy, fleet.reason.split("; ")[1]) == ("loop", "no two models share a graph")
 
 
 @pytest.mark.parametrize("make", [nn.Tanh, lambda: nn.Linear(4, 4)], ids=["shared activation", "shared parameters"])
 def test_a_module_that_stands_there_twice_is_trained_as_alone(make):
     """Stacked layers without the second would be another network."""
     fleet = check_as_alone(lambda: twice(make()), make_tasks(2))
-    assert fleet.strategy == "vmap"
+    assert fleet.strategy == "loop"
     assert "layer 2" in fleet.reason
 
 
-@pytest.mark.parametrize("strategy", ["stacked", "vmap", "loop"])
+@pytest.mark.parametrize("strategy", ["stacked", "loop"])
 def test_all_strategies_agree_where_all_are_possible(strategy):
     tasks = make_tasks(3, dtype=torch.float64)
     torch.manual_seed(0)
@@ -216,13 +134,12 @@ def test_all_strategies_agree_where_all_are_possible(strategy):
     ("strategy", "make", "reason"),
     [
         ("stacked", Normalized, "nothing is known about what a Normalized computes"),
-        ("vmap", Dropped, "random operation"),
-        ("vmap", with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
+        ("stacked", with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
     ],
 )
 def test_a_way_that_is_asked_for_is_taken_or_refused(strategy, make, reason):
     tasks = make_tasks(2)
     with pytest.raises(UnsupportedModelError, match=reason):
         Fleet([make() for _ in tasks], tasks, strategy=strategy)
-    with pytest.raises(ValueError, match="strategy must be one of 'stacked', 'vmap', 'loop', got 'fast'"):
+    with pytest.raises(ValueError, match="strategy must be one of 'stacked', 'loop', got 'fast'"):
         Fleet([make() for _ in tasks], tasks, strategy="fast")

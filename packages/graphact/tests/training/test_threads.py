@@ -59,23 +59,21 @@ def test_the_faster_number_is_taken(costs, fastest):
     assert all(answer.shape == plain(positions).shape for answer in answers)
 
 
-def test_the_first_step_of_each_number_does_not_count():
-    """It compiles kernels or wakes threads."""
-    clock, seen = Clock({1: 0.05, 2: 0.06}), []
-    with measured_threads(clock):
-        step = timed(make_step(clock, seen))
-        for number in range(20):
-            step(torch.arange(10), 100.0 if number == seen.count(1) == 0 else 1.0)
-        assert torch.get_num_threads() == 1
-
-
-def test_smaller_batches_do_not_count():
+@pytest.mark.parametrize(
+    ("costs", "work"),
+    [
+        ({1: 0.05, 2: 0.06}, lambda number, seen: (10, 100.0 if number == seen.count(1) == 0 else 1.0)),
+        ({1: 0.020, 2: 0.022}, lambda number, seen: (1, 0.1) if number % 2 else (10, 1.0)),
+    ],
+    ids=["first steps compile kernels or wake threads", "smaller batches"],
+)
+def test_steps_that_do_not_count(costs, work):
     """The last batch of an epoch always falls to the same number of threads where the number of batches is even."""
-    clock, seen = Clock({1: 0.020, 2: 0.022}), []
+    clock, seen = Clock(costs), []
     with measured_threads(clock):
         step = timed(make_step(clock, seen))
         for number in range(60):
-            size, units = (1, 0.1) if number % 2 else (10, 1.0)
+            size, units = work(number, seen)
             step(torch.arange(size), units)
         assert torch.get_num_threads() == 1
 
@@ -90,23 +88,17 @@ def test_long_steps_are_decided_by_a_few_and_short_ones_by_many():
         assert seen.count(2) <= most
 
 
-def test_nothing_is_measured_outside_nor_where_one_thread_is_all():
-    def step():
-        return None
-
-    assert timed(step) is step
-    torch.set_num_threads(1)
-    with measured_threads():
-        assert timed(step) is step
-
-
-def test_an_error_leaves_the_number_as_it_was():
+def test_nothing_is_measured_outside_nor_with_one_thread_and_an_error_leaves_the_number_as_it_was():
     def step():
         raise ValueError("no step")
 
+    assert timed(step) is step
     with pytest.raises(ValueError, match="no step"), measured_threads():
         timed(step)()
     assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    with measured_threads():
+        assert timed(step) is step
 
 
 def small_fleet():

@@ -13,7 +13,6 @@ from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.nn import make_activation
 from graphact.training.fleet import FleetResult
-from graphact.training.splits import Split
 from graphact_lab.classifiers.stacked_layers import (
     CONVOLUTIONS,
     BatchNorm,
@@ -29,6 +28,7 @@ from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
 from graphact_lab.protocols import RIVALS, TrainingJob, run_seed
 from graphact_lab.selection import TrainingTrial
+from graphact_lab.splits import Split
 
 SPLITS = ("random", "given", "public", "fifth")
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about

@@ -81,9 +81,9 @@ def catalogue() -> dict[str, dict[str, str]]:
 def data(options: argparse.Namespace) -> int:
     """Download data sets (graphact-lab list names them) from their public homes, once, and check them by hash."""
     from graphact._checks import check_choice
-    from graphact.progress import download_bar
     from graphact_lab.data.download import check, fetch
     from graphact_lab.data.sources import DATASETS
+    from graphact_lab.job_progress import download_bar
 
     for dataset in options.datasets:
         check_choice("DATASET", dataset, tuple(DATASETS))

@@ -27,8 +27,8 @@ from graphact_lab.descriptions import (
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
-    from graphact.progress import JobWatcher
     from graphact_lab.experiments.flocking.experiment import Flocking
+    from graphact_lab.job_progress import JobWatcher
     from graphact_lab.store import Store
 
 STANDARD_INPUT = 0
@@ -216,7 +216,7 @@ def train(
 
 def make_watcher(options: argparse.Namespace) -> "JobWatcher":
     """Return what shows progress: nothing, lines, or bars."""
-    from graphact.progress import JobLines, JobProgress, JobWatcher
+    from graphact_lab.job_progress import JobLines, JobProgress, JobWatcher
 
     if options.worker or options.quiet or options.json:
         return JobWatcher()

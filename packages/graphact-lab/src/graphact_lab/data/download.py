@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphact._checks import check_choice
-from graphact.progress import DownloadProgress, download_bar
 from graphact.storage import check_writable, one_line, write_atomically
 from graphact_lab.data.sources import DATASETS, DataFile
+from graphact_lab.job_progress import DownloadProgress, download_bar
 
 VARIABLE = "GRAPHACT_DATA"
 TIMEOUT_SECONDS = 30

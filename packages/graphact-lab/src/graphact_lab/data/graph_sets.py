@@ -12,8 +12,8 @@ from torch import Tensor
 from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
-from graphact.training.splits import Split, data_generator
 from graphact_lab.data.download import DataError, PathLike, locate
+from graphact_lab.splits import Split, data_generator
 
 GRAPH_SETS = {"MUTAG": "MUTAG", "PTC_MR": "PTC_MR", "PROTEINS": "PROTEINS_full", "NCI1": "NCI1", "NCI109": "NCI109"}
 GIVEN_SPLITS = ("PROTEINS", "NCI1")

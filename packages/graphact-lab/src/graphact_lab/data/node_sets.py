@@ -11,10 +11,10 @@ from torch import Tensor
 from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
-from graphact.training.splits import Split, class_split, data_generator, random_split
 from graphact_lab.data.download import DataError, PathLike, locate
 from graphact_lab.data.planetoid import TEST, TRAINING_PER_CLASS, VALIDATION, read_planetoid
 from graphact_lab.fleets.features import SparseFeatures
+from graphact_lab.splits import Split, class_split, data_generator, random_split
 
 CITATION_GRAPHS = ("cora", "citeseer", "pubmed")
 FRIENDSHIP_GRAPHS = {"blogcatalog": "BlogCatalog", "flickr": "Flickr"}

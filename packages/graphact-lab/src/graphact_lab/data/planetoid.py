@@ -16,8 +16,8 @@ from torch import Tensor
 from graphact._checks import check_choice
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
-from graphact.training.splits import Split, class_split, data_generator
 from graphact_lab.data.download import DataError, PathLike
+from graphact_lab.splits import Split, class_split, data_generator
 
 NAMES = ("cora", "citeseer", "pubmed")
 VALIDATION, TEST, TRAINING_PER_CLASS = 500, 1000, 20

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphact.training.fleet import FleetResult
-from graphact.training.splits import Split
 from graphact_lab.data.graph_sets import GraphBatch
 from graphact_lab.fleets.active import ActiveModels
 from graphact_lab.fleets.nodes import NodeFleet
+from graphact_lab.splits import Split
 
 TIE = 1e-6  # points of accuracy for a unit of cross entropy: less than one graph in any set, whatever the loss
 MAX_LOSS = 1e3

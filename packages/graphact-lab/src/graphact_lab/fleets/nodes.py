@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_integer
 from graphact.training.fleet import FleetResult
 from graphact.training.loop import WARM_UP_STEPS
-from graphact.training.splits import Split
 from graphact.training.threads import timed
 from graphact_lab.fleets.active import ActiveModels, State
 from graphact_lab.fleets.features import SparseFeatures
+from graphact_lab.splits import Split
 
 METRICS = ("accuracy", "roc_auc")
 PARTS = ("train", "validation", "test")

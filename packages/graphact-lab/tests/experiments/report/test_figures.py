@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
 from experiments.report.factory import baseline, every_experiment, row
-from graphact.figures import WIDTH, house_style, settle
+from graphact_lab.figures import WIDTH, house_style, settle
 from graphact_lab.report.charts import LABELLED, draw, render, scale_of
 from graphact_lab.report.rows import read_rows
 from graphact_lab.report.write import sections_of

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from graphact import Graph
-from graphact.training.splits import Split
 from graphact_lab.classifiers.node_classifier import NodeNetwork
 from graphact_lab.classifiers.stacked_layers import CONVOLUTIONS, NodeGraph, node_graph
 from graphact_lab.descriptions import find_protocol
@@ -15,6 +14,7 @@ from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
 from graphact_lab.report import terminal_table
 from graphact_lab.runner import run_protocol
+from graphact_lab.splits import Split
 from graphact_lab.store import Store
 
 

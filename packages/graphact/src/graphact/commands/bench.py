@@ -24,7 +24,8 @@ def bench(options: argparse.Namespace) -> int:
     import torch
 
     from graphact._checks import check_integer
-    from graphact.benchmarking import OPERATIONS, Bench, copy_bandwidth, markdown, pyg_is_installed
+    from graphact._extras import is_installed
+    from graphact.benchmarking import OPERATIONS, Bench, copy_bandwidth, markdown
     from graphact.graph import Graph
 
     for name in ("features", "hops", "repeats"):
@@ -35,11 +36,10 @@ def bench(options: argparse.Namespace) -> int:
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device must be cpu where there is no CUDA device, got cuda")
     graph = Graph.load(options.graph).to(device, torch.float32)
-    against_pyg = pyg_is_installed() and not options.without_pyg
+    against_pyg = is_installed("torch_geometric") and not options.without_pyg
     bandwidth = copy_bandwidth(device)
-    run = Bench(graph, options.features, options.hops, options.repeats)
-    rows = [run.shift(), *(run.activation(op, against_pyg=against_pyg) for op in OPERATIONS)]
-    table = [row.as_dict(bandwidth) for row in rows]
+    run = Bench(graph, options.features, options.hops, bandwidth, options.repeats)
+    table = [run.shift(), *(run.activation(op, against_pyg=against_pyg) for op in OPERATIONS)]
     if options.json:
         return print_json({"nodes": graph.num_nodes, "edges": graph.num_edges, "bandwidth": bandwidth, "rows": table})
     name = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"

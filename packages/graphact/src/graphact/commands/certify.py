@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
-BLUE, ORANGE, FAINT, PANEL = "#0072b2", "#d55e00", "#d5d9de", 2.3
+BLUE, ORANGE, FAINT = "#0072b2", "#d55e00", "#d5d9de"
 MIN_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scale
 
 
@@ -72,12 +72,11 @@ def certify(options: argparse.Namespace) -> int:
     if not options.json:
         sys.stdout.write(table(verdict, findings))
     write_atomically(directory / "certificate.json", json.dumps(findings, indent=1).encode())
-    png, svg = draw(findings)
-    write_atomically(directory / "certificate.png", png)
-    write_atomically(directory / "certificate.svg", svg.encode())
+    figure = directory / "certificate.png"
+    draw(findings).savefig(figure, dpi=200)
     if options.json:
-        return print_json(findings | {"figure": str(directory / "certificate.png")})
-    sys.stdout.write(f"\nfigure: {directory / 'certificate.png'}\n")
+        return print_json(findings | {"figure": str(figure)})
+    sys.stdout.write(f"\nfigure: {figure}\n")
     return 0
 
 
@@ -182,56 +181,41 @@ def ratio(larger: float, smaller: float, words: str) -> str:
     return f"   {larger / smaller:.2g} times{words}" if smaller > 0 and larger / smaller > 1.005 else ""
 
 
-def draw(findings: dict[str, Any]) -> tuple[bytes, str]:
-    """Draw constants of the nodes and, for given signals, results within radii, as PNG and SVG."""
-    from graphact.figures import house_style, new_sheet, settle, to_png, to_svg
-
-    panels = [draw_nodes, draw_radii] if findings["radii"] else [draw_nodes]
-    spacing = {"borderaxespad": 0.2, "borderpad": 0, "handletextpad": 0.5, "columnspacing": 1.5}
-    with house_style():
-        sheet = new_sheet(PANEL * len(panels))
-        for axes, draw_panel in zip(sheet.subplots(len(panels), squeeze=False)[:, 0], panels, strict=True):
-            draw_panel(axes, findings)
-            axes.grid(axis="y")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, **spacing)
-        settle(sheet)
-        return to_png(sheet), to_svg(sheet)
-
-
-def draw_nodes(axes: Any, findings: dict[str, Any]) -> None:
-    """Draw certified and found constants, from the most sensitive node to the least."""
+def draw(findings: dict[str, Any]) -> Any:
+    """Draw the constants of the nodes, the most sensitive first, and for given signals the results within radii."""
+    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    pairs = zip(findings["certified_per_node"], findings["found_per_node"], strict=True)
-    certified, found = zip(*sorted(pairs, key=lambda pair: -pair[0]), strict=True)
-    places = range(1, len(certified) + 1)
-    axes.vlines(places, found, certified, color=FAINT, linewidth=1.2, zorder=1)
-    axes.plot(places, certified, "o", color=BLUE, markersize=3, markeredgewidth=0, label="certified, at most")
-    axes.plot(places, found, "^", color=ORANGE, markersize=3, markeredgewidth=0, label="found, at least")
-    scale_logarithmically(axes, "y", [*certified, *found])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    margin = 0.5 + 0.04 * (len(certified) - 1)
-    axes.set_xlim(max(1 - margin, 0.1), len(certified) + margin)  # there is no node 0
-    axes.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant")
+    lines, decisions = findings["radii"], findings["measure"] == DECISIONS
+    sheet = Figure(figsize=(6.4, 6.4 if lines else 3.2), layout="constrained")
+    upper, *lower = sheet.subplots(2 if lines else 1, squeeze=False)[:, 0]
+    pairs = sorted(zip(findings["certified_per_node"], findings["found_per_node"], strict=True), reverse=True)
+    draw_between(upper, range(1, len(pairs) + 1), pairs, "certified, at most", "found, at least")
+    scale_logarithmically(upper, "y", [constant for pair in pairs for constant in pair])
+    upper.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    upper.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant", xlim=(0.5, len(pairs) + 0.5))
+    for axes in lower:
+        radii, pairs = [line["radius"] for line in lines], [(line["certified"], line["found"]) for line in lines]
+        axes.set(xlabel="Largest change of any input")
+        scale_logarithmically(axes, "x", radii)
+        if decisions:
+            shares = [(100 * certified, 100 * found) for certified, found in pairs]
+            draw_between(axes, radii, shares, "certified to stay", "no change found")
+            axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
+        else:
+            draw_between(axes, radii, pairs, "certified, at most", "found, at least")
+            scale_logarithmically(axes, "y", [width for pair in pairs for width in pair])
+            axes.set(ylabel="Change of outputs (mean)")
+    return sheet
 
 
-def draw_radii(axes: Any, findings: dict[str, Any]) -> None:
-    """Draw the share of decisions, or the width of outputs, over the radius."""
-    decisions = findings["measure"] == DECISIONS
-    radii = [line["radius"] for line in findings["radii"]]
-    factor = 100 if decisions else 1
-    certified, found = ([factor * line[name] for line in findings["radii"]] for name in ("certified", "found"))
-    names = ("certified to stay", "no change found") if decisions else ("certified, at most", "found, at least")
-    axes.fill_between(radii, certified, found, color=FAINT, alpha=0.5, linewidth=0)
-    axes.plot(radii, certified, "o-", color=BLUE, markersize=3.5, linewidth=1.4, label=names[0])
-    axes.plot(radii, found, "^-", color=ORANGE, markersize=3.5, linewidth=1.4, label=names[1])
-    scale_logarithmically(axes, "x", radii)
-    axes.set_xlabel("Largest change of any input")
-    if decisions:
-        axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
-    else:
-        axes.set_ylabel("Change of outputs (mean)")
-        scale_logarithmically(axes, "y", [*certified, *found])
+def draw_between(axes: Any, places: Sequence[float], pairs: Sequence[tuple[float, float]], *labels: str) -> None:
+    """Draw what is certified and what was found; the truth lies between the two."""
+    certified, found = zip(*pairs, strict=True)
+    axes.fill_between(places, certified, found, color=FAINT, alpha=0.5, linewidth=0)
+    axes.plot(places, certified, "o-", color=BLUE, markersize=4, linewidth=1, label=labels[0])
+    axes.plot(places, found, "^-", color=ORANGE, markersize=4, linewidth=1, label=labels[1])
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
 
 
 def scale_logarithmically(axes: Any, direction: str, values: Sequence[float]) -> None:

@@ -1,9 +1,8 @@
-"""Commands and their options; the module of a command is imported when that command is asked for, and no other."""
+"""Commands and their options. Modules of commands import what is heavy when the command is called."""
 
 import argparse
 import inspect
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from graphact._checks import check_seed, did_you_mean
 
-Table = Mapping[str, tuple[str, str]]
-"""For each command ``module:name`` of its :class:`Command`, and its line in the help of the parent."""
 Option = Callable[[Any], object]
 """Adds something to a parser."""
 Run = Callable[[argparse.Namespace], int]
@@ -106,41 +103,27 @@ def import_modules(modules: Iterable[str]) -> None:
             raise ValueError(f"--import {module} failed: {type(error).__name__}: {error}{place}") from error
 
 
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every command has."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--quiet", action="store_true", help="no progress, only results and errors")
-    group.add_argument("--verbose", action="store_true", help="with an error, say where in the code it was raised")
-
-
 class CommandParser(argparse.ArgumentParser):
-    """The parser of one command, without options until it is asked to parse."""
+    """A parser that answers a mistake in one line, with the name that may have been meant."""
 
-    target: str | None = None
-
-    def add_commands(self, table: Table) -> None:
+    def add_commands(self, table: Mapping[str, tuple[Command, str]]) -> None:
+        """Add commands by their names, each with its line in the help."""
         commands = self.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
-        for name, (target, line) in table.items():
-            commands.add_parser(name, help=line).target = target
-
-    def load(self) -> None:
-        """Import the command and add its options, once."""
-        if self.target is None:
-            return
-        found, self.target = pkgutil.resolve_name(self.target), None
-        self.description = inspect.cleandoc(found.description)
-        if "\n\n" in self.description:
-            self.formatter_class = argparse.RawDescriptionHelpFormatter
-        self.set_defaults(command=found.run)
-        for each in found.options:
-            (option(each) if isinstance(each, str) else each)(self)
-        add_common_options(self)
+        for name, (command, line) in table.items():
+            parser = commands.add_parser(name, help=line, description=inspect.cleandoc(command.description))
+            if "\n\n" in command.description:
+                parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            parser.set_defaults(command=command.run)
+            for each in command.options:
+                (option(each) if isinstance(each, str) else each)(parser)
+            group = parser.add_mutually_exclusive_group()
+            group.add_argument("--quiet", action="store_true", help="no progress, only results and errors")
+            group.add_argument("--verbose", action="store_true", help="with an error, say where it was raised")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Import the command first; argparse calls this on the parser of the command that was asked for."""
-        self.load()
+        """Refuse unknown options here, where those of the command are known; argparse calls this on its parser."""
         found, unknown = super().parse_known_args(args, namespace)
-        if unknown and self._subparsers is None:  # said here, where the options of the command are known
+        if unknown and self._subparsers is None:
             first = unknown[0].partition("=")[0]
             self.error(f"unrecognized arguments: {' '.join(unknown)}{did_you_mean(first, self._option_string_actions)}")
         return found, unknown

@@ -4,15 +4,15 @@ from graphact.distributed.cost import HaloExchange, Sizes, StepCost, StepMemory,
 from graphact.distributed.halo import Traffic
 from graphact.distributed.partition import Part, assign_nodes, divide, read_manifest, write_partition
 from graphact.distributed.partitioned import PartitionedGraph
-from graphact.distributed.processes import PartitionError, connect, disconnect, replicate
-from graphact.distributed.training import ScaleoutSettings, train
+from graphact.distributed.process_group import PartitionError, connect, disconnect, replicate
+from graphact.distributed.training import DistributedSettings, train
 
 __all__ = [
+    "DistributedSettings",
     "HaloExchange",
     "Part",
     "PartitionError",
     "PartitionedGraph",
-    "ScaleoutSettings",
     "Sizes",
     "StepCost",
     "StepMemory",

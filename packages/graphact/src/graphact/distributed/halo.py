@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from graphact.distributed.partition import Array, LocalRows, Part
-from graphact.distributed.processes import all_gather, readable_network_errors
+from graphact.distributed.process_group import all_gather, readable_network_errors
 from graphact.graph import Graph
 from graphact.graph.build import from_sorted
 from graphact.graph.neighborhoods import MAX_WALKS

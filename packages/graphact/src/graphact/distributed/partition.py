@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from graphact._checks import check_choice, check_integer
-from graphact.distributed.processes import PartitionError
+from graphact.distributed.process_group import PartitionError
 from graphact.graph import Graph
 from graphact.storage import header_digest, one_line, write_atomically
 

@@ -27,7 +27,7 @@ from graphact.distributed.partition import (
     read_part,
     take_part,
 )
-from graphact.distributed.processes import PartitionError, all_gather, broadcast, raise_on_all_ranks, size_and_rank
+from graphact.distributed.process_group import PartitionError, all_gather, broadcast, raise_on_all_ranks, size_and_rank
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_values
 from graphact.graph.protocol import Pass, Walk

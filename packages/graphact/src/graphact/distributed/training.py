@@ -1,13 +1,12 @@
 """Training on a partitioned graph: the checks that all processes agree, and the loss that they share.
 
-A next start goes on from the files of :mod:`graphact.distributed.restart`.
+A next start goes on from the file of :mod:`graphact.distributed.shared_checkpoint`.
 """
 
 import math
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,15 @@ from torch.nn.parameter import is_lazy
 
 from graphact._checks import check_choice, check_integer, check_positive, check_tensor
 from graphact.distributed.partitioned import PartitionedGraph
-from graphact.distributed.processes import (
+from graphact.distributed.process_group import (
     PartitionError,
     all_gather,
     check_mixes_no_nodes,
     raise_on_all_ranks,
+    readable_network_errors,
     replicate,
 )
-from graphact.distributed.restart import RankStatus, SharedCheckpoint, describe_restart
+from graphact.distributed.shared_checkpoint import SharedCheckpoint
 from graphact.training import TrainingSettings
 from graphact.training.loop import SingleModel
 from graphact.training.loop import train as run_epochs
@@ -42,7 +42,7 @@ LOSSES: dict[str, Loss] = {
 
 
 @dataclass(frozen=True)
-class ScaleoutSettings:
+class DistributedSettings:
     """Settings of training on a partitioned graph.
 
     Attributes:
@@ -76,15 +76,15 @@ def train(
     *,
     loss: str | Loss = "mse",
     train_nodes: Tensor | None = None,
-    settings: ScaleoutSettings | None = None,
+    settings: DistributedSettings | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int, float], None] | None = None,
     log: Callable[[str], None] = log_to_stderr,
 ) -> list[float]:
     """Train a model on the whole graph, every process with its own nodes; the gradient is that of a single process.
 
-    Under ``torchrun --max-restarts`` a run of which a process dies starts again by itself, goes on from the last
-    checkpoint, and says so. Run again after the end, it finds everything done; with more epochs, it goes on.
+    Under ``torchrun --max-restarts`` a run of which a process dies starts again by itself and goes on from the last
+    checkpoint. Run again after the end, it finds everything done; with more epochs, it goes on.
 
     Args:
         model: any module called as ``model(x, graph)``; the same on every process.
@@ -100,7 +100,7 @@ def train(
             of another graph or cut, number of targets, loss, learning rate or betas.
         progress: called by the first process alone after every epoch with the epoch, the number of epochs and the loss.
             It must not call the model on the graph: the other processes would take no part, and all would wait.
-        log: what to do with messages about interrupted runs; the first process prints them to standard error.
+        log: called with a line where training goes on from a checkpoint; the first process prints it to standard error.
 
     Returns:
         The loss before each step.
@@ -115,16 +115,16 @@ def train(
 
     Example:
         >>> import torch, graphact
-        >>> from graphact.distributed import PartitionedGraph, ScaleoutSettings, train
+        >>> from graphact.distributed import PartitionedGraph, DistributedSettings, train
         >>> graph = graphact.Graph.stochastic_block_model([10, 10], 0.8, 0.1).normalize("spectral")
         >>> part, x = PartitionedGraph.from_graph(graph), torch.randn(20, 1)
         >>> y = x.abs()  # (20, 1), as the outputs of the model
         >>> model = graphact.nn.GCNN([1, 4], order=2, activation="max-ga")
-        >>> losses = train(model, part, x[part.nodes], y[part.nodes], settings=ScaleoutSettings(epochs=5))
+        >>> losses = train(model, part, x[part.nodes], y[part.nodes], settings=DistributedSettings(epochs=5))
         >>> len(losses)
         5
     """
-    settings = settings or ScaleoutSettings()
+    settings = settings or DistributedSettings()
 
     def check() -> Loss:
         graph.check_signal(inputs)
@@ -158,8 +158,6 @@ def train(
     work = {"loss": named_loss, "learning_rate": settings.learning_rate, "betas": list(settings.betas)}
     work |= {"nodes": graph.total_nodes, "targets": int(total), "graph": graph.digest}
     path = None if checkpoint is None else Path(checkpoint)
-    status = RankStatus(path, graph.rank, graph.parts, settings.epochs)
-    statuses = all_gather(status.previous_status(), graph.group)
     replicated = replicate(model, graph.group)
     is_checked = False
 
@@ -176,17 +174,10 @@ def train(
         is_checked = True
         return value
 
-    batch = PartitionedModel(model, graph, shared_loss, status)
-    with ExitStack() as stack:
-
-        def begin(done: int) -> None:
-            restart = describe_restart(statuses, done, settings.epochs)
-            if restart and graph.rank == 0:
-                log(restart)
-            stack.enter_context(status.recorded())
-
-        shared = SharedCheckpoint(path, graph, work, settings.checkpoint_every, settings.epochs, batch.losses, begin)
-        adam = TrainingSettings(epochs=settings.epochs, learning_rate=settings.learning_rate, betas=settings.betas)
+    batch = PartitionedModel(model, graph, shared_loss)
+    shared = SharedCheckpoint(path, graph, work, settings.checkpoint_every, settings.epochs, batch.losses, log)
+    adam = TrainingSettings(epochs=settings.epochs, learning_rate=settings.learning_rate, betas=settings.betas)
+    with readable_network_errors(graph.rank):
         run_epochs(batch, adam, progress=progress if graph.rank == 0 else None, checkpoint=shared)
     return batch.losses
 
@@ -194,14 +185,9 @@ def train(
 class PartitionedModel(SingleModel):
     """A model on the part of this process; its loss and gradient are those of all processes together."""
 
-    def __init__(
-        self, model: nn.Module, graph: PartitionedGraph, loss: Callable[[], Tensor], status: RankStatus
-    ) -> None:
+    def __init__(self, model: nn.Module, graph: PartitionedGraph, loss: Callable[[], Tensor]) -> None:
         super().__init__(model, loss)
-        self.graph, self.status, self.losses = graph, status, list[float]()
-
-    def begin_step(self, epoch: int, number: int) -> None:  # noqa: ARG002, an epoch is one step
-        self.status.begin_epoch(epoch)
+        self.graph, self.losses = graph, list[float]()
 
     def backward(self, positions: Tensor) -> Tensor:
         value = sum_over_processes(super().backward(positions).double(), self.graph)

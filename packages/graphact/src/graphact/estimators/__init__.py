@@ -10,10 +10,10 @@ from graphact._extras import require
 
 require("graphact.estimators needs", "sklearn")  # named before a module asks for it
 
-from graphact.estimators.base import GraphEstimator as GraphEstimator  # noqa: E402
-from graphact.estimators.files import read  # noqa: E402
-from graphact.estimators.graphs import GraphClassifier  # noqa: E402
-from graphact.estimators.nodes import NodeClassifier, NodeRegressor  # noqa: E402
+from graphact.estimators.estimator_file import read  # noqa: E402
+from graphact.estimators.graph_classifier import GraphClassifier  # noqa: E402
+from graphact.estimators.graph_estimator import GraphEstimator as GraphEstimator  # noqa: E402
+from graphact.estimators.node_estimators import NodeClassifier, NodeRegressor  # noqa: E402
 from graphact.estimators.on_nodes import OnNodes  # noqa: E402
 
 __all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "OnNodes", "load"]

@@ -12,15 +12,14 @@ from graphact.progress import EpochProgress
 from graphact.spec import UnsupportedModelError
 from graphact.training import Task, metric_of
 from graphact.training.checkpoint import FileCheckpoint
-from graphact.training.described import StackedModels
 from graphact.training.loop import captured_step, train
 from graphact.training.module_state import extra_state, fingerprint, shapes_of, state_of
 from graphact.training.settings import TrainingSettings
 from graphact.training.single import LoopedModels
 from graphact.training.stacked import StackedGraphs, StackedTasks, check_tasks, digest_of
-from graphact.training.vmapped import VmappedModels
+from graphact.training.stacked_models import StackedModels
 
-STRATEGIES = ("stacked", "vmap", "loop")
+STRATEGIES = ("stacked", "loop")
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class Fleet:
     Each model ends as if it had been trained alone with :func:`~graphact.training.fit`. Models that describe
     themselves (:meth:`~graphact.nn.GraphModule.layers`) as filter banks, built-in activations and a readout are
     stacked: one operation computes a layer of all of them, and on a GPU a step is recorded once and replayed. Other
-    modules are called together through ``torch.vmap`` if they share a graph and their code allows it, and one after
-    another otherwise.
+    modules are called one after another.
 
     Args:
         models: modules called as ``model(x, graph)``, with parameters of equal names and shapes and none in common.
@@ -62,11 +60,11 @@ class Fleet:
         seeds: one for each model; they decide the order of its samples and what is random in it, such as dropout.
         device: where to train.
         dtype: precision to train in.
-        strategy: insist on ``"stacked"``, ``"vmap"`` or ``"loop"``; the fastest that is right when left out.
+        strategy: insist on ``"stacked"`` or ``"loop"``; stacked where that is possible when left out.
 
     Attributes:
-        strategy: ``"stacked"``, ``"vmap"`` or ``"loop"``.
-        reason: why it is not a faster one; empty for ``"stacked"``.
+        strategy: ``"stacked"`` or ``"loop"``.
+        reason: why models are not stacked; empty where they are.
         seeds: ``(R,)``.
         inputs: ``(G, S, N, F)``, those of the distinct pairs of samples and graph.
         owner: ``(R,)``, for each model the place of its inputs among the distinct ones.
@@ -244,20 +242,19 @@ class Fleet:
 
 def choose(
     models: Sequence[nn.Module], data: StackedTasks, strategy: str | None
-) -> tuple[str, str, StackedModels | VmappedModels | LoopedModels]:
-    """Return the fastest strategy that is right, or the given one, why no faster one is, and the models prepared."""
-    reasons: list[str] = []
-    for name, make in (("stacked", StackedModels), ("vmap", VmappedModels)):
-        if strategy in (None, name):
-            try:
-                for model in models:
-                    check_parameters(model)
-                return name, "; ".join(reasons), make(models, data)
-            except UnsupportedModelError as error:
-                if strategy is not None:
-                    raise
-                reasons.append(str(error))
-    return "loop", "; ".join(dict.fromkeys(reasons)) or "it was asked for", LoopedModels(models, data)
+) -> tuple[str, str, StackedModels | LoopedModels]:
+    """Return the given strategy or the fastest that is right, why models are not stacked, and the models prepared."""
+    reason = "it was asked for"
+    if strategy != "loop":
+        try:
+            for model in models:
+                check_parameters(model)
+            return "stacked", "", StackedModels(models, data)
+        except UnsupportedModelError as error:
+            if strategy is not None:
+                raise
+            reason = str(error)
+    return "loop", reason, LoopedModels(models, data)
 
 
 def check_parameters(model: nn.Module) -> None:

@@ -1,7 +1,6 @@
 """The state of a module: parameters, buffers, and everything else that its answers depend on.
 
-Registered is what ``named_modules`` reaches: ``functional_call`` replaces its parameters, ``train`` switches its mode.
-Hidden is the rest, such as a module that is kept in a tuple.
+Registered is what ``named_modules`` reaches. Hidden is the rest, such as a module that is kept in a tuple.
 """
 
 import copy
@@ -14,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from graphact.nn.unchanged import original_class
 from graphact.storage import digest
@@ -63,7 +61,7 @@ def shapes_of(model: nn.Module) -> dict[str, str]:
 def attributes(module: nn.Module) -> dict[str, Any]:
     """Return all that a call of a registered module depends on but the values of parameters and buffers, and its mode.
 
-    Registered modules in it stand for themselves: they are compared, or hashed, on their own.
+    Registered modules in it stand for themselves: they are hashed on their own.
     """
     found = hidden_attributes(module)
     del found["training"]
@@ -94,66 +92,6 @@ def components(value: Any) -> list[Any] | None:
     if isinstance(reduced, str):
         return None
     return [list(part) if isinstance(part, Iterator) else part for part in reduced]
-
-
-def same(first: nn.Module, second: nn.Module) -> bool:
-    """Compare two models in everything but the values of registered parameters and buffers, and the registered mode.
-
-    Hidden modules and tensors are compared by value. Tensors that share memory with a registered one, and what cannot
-    be compared, count as different. Functions are equal only if they are one, since they may enclose anything.
-    """
-    names = [[name for name, _ in model.named_modules()] for model in (first, second)]
-    return names[0] == names[1] and Comparison(first, second).equal(first, second)
-
-
-class Comparison:
-    """Comparison of two models whose registered modules have the same names."""
-
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        pairs = list(zip(first.modules(), second.modules(), strict=True))
-        self.counterpart = {id(module): other for module, other in pairs}
-        self.registered = {id(module) for pair in pairs for module in pair}
-        registered = (tensor for model in (first, second) for tensor in chain(model.parameters(), model.buffers()))
-        self.memory = {address_of(tensor) for tensor in registered} - {0}
-        self.seen: dict[tuple[int, int], Any] = {}
-
-    def equal(self, first: Any, second: Any) -> bool:
-        if (id(first), id(second)) in self.seen:
-            return True
-        self.seen[id(first), id(second)] = first, second  # their ids are not given to others meanwhile
-        if isinstance(first, nn.Module) and isinstance(second, nn.Module):
-            return self.equal_modules(first, second)
-        if type(first) is not type(second):
-            return False
-        if isinstance(first, Tensor):
-            return self.equal_tensors(first, second)
-        if isinstance(first, PLAIN):
-            return first is second or bool(first == second)
-        ours, theirs = components(first), components(second)
-        if ours is None or theirs is None:
-            return first is second
-        return len(ours) == len(theirs) and all(map(self.equal, ours, theirs))
-
-    def equal_modules(self, first: nn.Module, second: nn.Module) -> bool:
-        if original_class(first) is not original_class(second):
-            return False
-        if {id(first), id(second)} & self.registered:
-            is_counterpart = self.counterpart.get(id(first)) is second
-            return is_counterpart and self.equal(attributes(first), attributes(second))
-        return self.equal(hidden_attributes(first), hidden_attributes(second))
-
-    def equal_tensors(self, first: Tensor, second: Tensor) -> bool:
-        try:
-            if {address_of(first), address_of(second)} & self.memory:
-                return False
-            return first is second or (first.dtype == second.dtype and torch.equal(first, second))
-        except (RuntimeError, ValueError):  # sparse, on two devices, or not yet initialized
-            return first is second
-
-
-def address_of(tensor: Tensor) -> int:
-    """Return where the memory of a tensor begins; 0 if it has none."""
-    return 0 if is_lazy(tensor) else tensor.untyped_storage().data_ptr()
 
 
 def fingerprint(model: nn.Module) -> str:

@@ -1,4 +1,4 @@
-"""Stacked graphs and samples, one for each model of a fleet, and models whose parameters are stacked.
+"""Stacked graphs and samples, one for each model of a fleet.
 
 Signals have the shape ``(R, N, B, F)``: replica, node, sample, feature. With the nodes before the samples, a shift is
 one matrix product for each replica, mixing features is another, and the neighbourhoods of all replicas are those of
@@ -6,9 +6,7 @@ one disjoint union whose rows are long and contiguous.
 """
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -21,8 +19,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.kernels import autograd
 from graphact.kernels.reference import own_term
 from graphact.storage import digest
-from graphact.training.loop import TaskBatch
-from graphact.training.task import Task, check_finite, loss_of, metric_of
+from graphact.training.task import Task, check_finite
 
 MAX_DENSE_NODES = 256
 SPLITS = ("train", "validation", "test")
@@ -231,50 +228,6 @@ class StackedTasks:
             graph, inputs, targets = self.graphs.graphs[number], self.inputs[owner], self.targets[number]
             tasks.append(replace(task, graph=graph, inputs=inputs, targets=targets, **splits))
         return tasks
-
-
-class StackedBatch(TaskBatch):
-    """Models whose parameters carry a leading replica dimension; trained ones and the rest are stacked by name."""
-
-    def __init__(self, data: StackedTasks, trained: dict[str, Tensor], untrained: dict[str, Tensor]) -> None:
-        super().__init__(data.tasks[0], trained.items(), data.seeds)
-        self.data, self.trained, self.others = data, trained, untrained
-
-    @abstractmethod
-    def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        """The answers that count to signals ``(R, B, N, F)`` on any graphs, as :meth:`Fleet.forward` gives them."""
-
-    def answers(self, samples: Tensor) -> Tensor:
-        """The same for samples ``(R, B)`` of the tasks."""
-        return self.forward(self.data.signals(samples), self.data.graphs)
-
-    @abstractmethod
-    def write_back(self) -> None:
-        """Copy the stacked parameters and buffers to the modules they came from."""
-
-    def in_use(self) -> AbstractContextManager[None]:
-        """A context around all calls; modules are only read."""
-        return nullcontext()
-
-    def untrained(self) -> list[Tensor]:
-        return list(self.others.values())
-
-    def losses(self, positions: Tensor) -> Tensor:
-        samples = self.data.splits["train"].gather(1, positions)
-        answers = self.answers(samples)
-        self.task.check_outputs(answers)
-        return loss_of(self.task.loss, answers, self.data.targets_of(samples), leading=1)
-
-    @torch.no_grad()
-    def metric(self, split: str) -> Tensor:
-        samples = self.data.splits[split]
-        return metric_of(self.task.metric, self.answers(samples), self.data.targets_of(samples), leading=1)
-
-    @torch.no_grad()
-    def keep(self, better: Tensor, kept: list[Tensor]) -> None:
-        for best, tensor in zip(kept, self.state(), strict=True):
-            mask = better.view(-1, *[1] * (best.dim() - 1))
-            best.copy_(torch.where(mask, tensor, best))
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:

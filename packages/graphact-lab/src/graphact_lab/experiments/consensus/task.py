@@ -11,11 +11,11 @@ from graphact import functional
 from graphact._checks import check_integer
 from graphact.graph import Graph
 from graphact.training import Fleet, StackedGraphs, Task, metric_of
-from graphact.training.splits import check_drawn, data_generator, eighty_ten_ten
 from graphact_lab.baselines import least_squares, score_on_test
 from graphact_lab.data.communities import BlockModel
 from graphact_lab.preparation import SIGNAL_PREPARATIONS
 from graphact_lab.protocols import Condition, Protocol, TrainingJob, run_seed
+from graphact_lab.splits import check_drawn, data_generator, eighty_ten_ten
 
 NAME = "consensus"
 BLOCKS = BlockModel(communities=5, community_size=20)

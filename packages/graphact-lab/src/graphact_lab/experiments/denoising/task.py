@@ -9,10 +9,10 @@ from torch import Tensor
 from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.training import Task
-from graphact.training.splits import ASIDE, Split, check_drawn, data_generator, eighty_ten_ten, split_aside
 from graphact_lab.baselines import constant_answer, least_squares, score_on_test
 from graphact_lab.data.download import PathLike, locate
 from graphact_lab.data.molene import Temperatures, kilometres_of, read_molene
+from graphact_lab.splits import ASIDE, Split, check_drawn, data_generator, eighty_ten_ten, split_aside
 
 NAME = "denoising"
 NEIGHBORS = 10

@@ -12,12 +12,12 @@ from torch import Tensor
 
 import graphact
 from graphact.nn import FIR, GCNN, GraphModule
-from graphact.progress import JobWatcher
 from graphact_lab.experiments.flocking.experiment import NAME, OTHER_GAIN, USUAL, Flocking, Job, differing
 from graphact_lab.experiments.flocking.flight import Conditions, Controller, Flight, fly
 from graphact_lab.experiments.flocking.imitation import Imitation, ImitationResult, imitate, teams_for
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World
+from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
 from graphact_lab.store import Row, Store, StoreError
 

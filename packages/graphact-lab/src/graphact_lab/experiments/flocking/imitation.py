@@ -13,13 +13,13 @@ from torch import Tensor
 
 from graphact._checks import check_integer, check_positive, check_probability
 from graphact.training.randomness import epoch_order, scramble
-from graphact.training.splits import data_generator
 from graphact.training.threads import timed
 from graphact_lab.experiments.flocking.experiment import EPOCHS
 from graphact_lab.experiments.flocking.flight import Moment, fly
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import Teams, World, control_of, draw_teams
+from graphact_lab.splits import data_generator
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from graphact.spec import (
     structure,
 )
 from graphact.spec.operations import LOG_MEAN_EXP, WEIGHTED_MEAN, find_operation
-from graphact.training.described import apply_pointwise, evaluate, evaluate_hops
+from graphact.training.stacked_models import apply_pointwise, evaluate, evaluate_hops
 from graphact.training.stacked_signals import KnownSignal, stacked_filter
 from graphact_lab.experiments.flocking.team_graphs import TeamGraphs
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from graphact.figures import house_style, new_sheet, to_png
 from graphact.storage import write_atomically
 from graphact_lab.experiments.flocking.experiment import LEVELS, OTHER_GAIN
 from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
@@ -21,6 +20,7 @@ from graphact_lab.experiments.flocking.results import (
     references_of,
     values,
 )
+from graphact_lab.figures import house_style, new_sheet, to_png
 from graphact_lab.statistics import choose, summarize
 from graphact_lab.store import Row
 from graphact_lab.style import GREY, Style, Variant, spread

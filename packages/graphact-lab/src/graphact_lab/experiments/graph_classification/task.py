@@ -9,7 +9,6 @@ import torch
 
 from graphact._checks import check_integer
 from graphact.training.fleet import FleetResult
-from graphact.training.splits import Split
 from graphact_lab.data.graph_sets import GraphBatch, GraphSet, read_graphs
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
 from graphact_lab.experiments.graph_classification.gin import GINNetwork
@@ -17,6 +16,7 @@ from graphact_lab.fleets.active import in_parts
 from graphact_lab.fleets.graphs import GraphFleet
 from graphact_lab.protocols import TrainingJob, run_seed
 from graphact_lab.selection import Point, TrainingTrial, grid, nested
+from graphact_lab.splits import Split
 
 PARTITIONS = 2  # ways to deal the graphs into batches, which take turns
 LIVE_TENSORS = 24  # signals of a layer that are held at once, about

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from graphact._checks import check_choice, check_integer, check_probability
 from graphact.training import Task
-from graphact.training.splits import ASIDE, data_generator, random_split, split_aside
 from graphact_lab.baselines import constant_answer, score_on_test
 from graphact_lab.data.download import PathLike, locate
 from graphact_lab.data.movielens import Ratings, read_movielens
 from graphact_lab.experiments.recommendation.films import FillIn, filled_in, film_biases, film_graph, take_apart
+from graphact_lab.splits import ASIDE, data_generator, random_split, split_aside
 
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from graphact._extras import require
 from graphact.graph import Graph
-from graphact.training.splits import data_generator
 from graphact_lab.classifiers.node_classifier import data_of, make_network, on_device, train_trials
 from graphact_lab.classifiers.stacked_layers import NodeGraph
 from graphact_lab.data.node_sets import NodeData
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.protocols import TrainingJob, run_seed
 from graphact_lab.selection import TrainingTrial, grid
+from graphact_lab.splits import data_generator
 
 PRESENT = 0.5  # the weight from which on an edge of a relaxed graph is a neighbour
 

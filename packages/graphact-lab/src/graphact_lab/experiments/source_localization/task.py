@@ -11,8 +11,8 @@ from graphact import functional
 from graphact._checks import check_integer
 from graphact.graph import Graph
 from graphact.training import Task
-from graphact.training.splits import check_drawn, data_generator, eighty_ten_ten
 from graphact_lab.data.communities import BlockModel
+from graphact_lab.splits import check_drawn, data_generator, eighty_ten_ten
 
 NAME = "source-localization"
 BLOCKS = BlockModel(communities=4, community_size=10)

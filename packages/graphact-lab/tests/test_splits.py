@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from graphact.training.splits import data_generator, eighty_ten_ten, random_split
+from graphact_lab.splits import data_generator, eighty_ten_ten, random_split
 
 
 @given(count=st.integers(10, 300), seed=st.integers(0, 5))

@@ -5,6 +5,7 @@ it, and an optional linear map.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -21,14 +22,16 @@ from graphact.kernels import autograd
 from graphact.nn.module import describe
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
 from graphact.spec.operations import MAX, MIN
-from graphact.training.stacked import EgoGraphs, StackedBatch, StackedGraphs, StackedTasks
+from graphact.training.loop import TaskBatch
+from graphact.training.stacked import EgoGraphs, StackedGraphs, StackedTasks
 from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
+from graphact.training.task import loss_of, metric_of
 
 Activation = HopMixture | Pointwise
 
 
-class StackedModels(StackedBatch):
-    """Described models; one operation computes a layer of all of them.
+class StackedModels(TaskBatch):
+    """Described models; one operation computes a layer of all of them, from arrays with a leading replica dimension.
 
     Raises:
         UnsupportedModelError: a model does not describe itself, or in no form that can be stacked.
@@ -43,15 +46,19 @@ class StackedModels(StackedBatch):
                 raise ValueError(
                     f"models must have one configuration, got {expected} and {structure(layers)} in model {number}"
                 )
-        trained, frozen = dict[str, Tensor](), dict[str, Tensor]()
+        trained, self.frozen = dict[str, Tensor](), list[Tensor]()
         for number, alike in enumerate(zip(*self.described, strict=True)):
             arrays = {}
             for name, first in alike[0].arrays().items():
                 stacked = torch.stack([layer.arrays()[name].detach() for layer in alike]).to(data.inputs)
                 arrays[name] = stacked.requires_grad_(first.requires_grad)
-                (trained if first.requires_grad else frozen)[f"{number}.{name}"] = stacked
+                if first.requires_grad:
+                    trained[f"{number}.{name}"] = stacked
+                else:
+                    self.frozen.append(stacked)
             self.layers.append(alike[0].with_arrays(arrays))
-        super().__init__(data, trained, frozen)
+        super().__init__(data.tasks[0], trained.items(), data.seeds)
+        self.data = data
         self.stages, self.readout = stages_of(self.layers)
         self.shifted_inputs = self._shift_inputs()
 
@@ -67,8 +74,33 @@ class StackedModels(StackedBatch):
             hops = activation.hops
         return ShiftedInputs(data.inputs, graphs, data.owner, bank.exchanges, hops, bank.bias is not None)
 
+    def untrained(self) -> list[Tensor]:
+        return self.frozen
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """A context around all calls; modules are only read."""
+        return nullcontext()
+
+    def losses(self, positions: Tensor) -> Tensor:
+        samples = self.data.splits["train"].gather(1, positions)
+        answers = self.answers(samples)
+        self.task.check_outputs(answers)
+        return loss_of(self.task.loss, answers, self.data.targets_of(samples), leading=1)
+
+    @torch.no_grad()
+    def metric(self, split: str) -> Tensor:
+        samples = self.data.splits[split]
+        return metric_of(self.task.metric, self.answers(samples), self.data.targets_of(samples), leading=1)
+
+    @torch.no_grad()
+    def keep(self, better: Tensor, kept: list[Tensor]) -> None:
+        for best, tensor in zip(kept, self.state(), strict=True):
+            mask = better.view(-1, *[1] * (best.dim() - 1))
+            best.copy_(torch.where(mask, tensor, best))
+
     @torch.no_grad()
     def write_back(self) -> None:
+        """Copy the stacked arrays to the modules they came from."""
         for replica, layers in enumerate(self.described):
             for layer, stacked in zip(layers, self.layers, strict=True):
                 for name, array in layer.arrays().items():
@@ -76,11 +108,13 @@ class StackedModels(StackedBatch):
                         array.copy_(stacked.arrays()[name][replica])
 
     def answers(self, samples: Tensor) -> Tensor:
+        """The same for samples ``(R, B)`` of the tasks."""
         bank, _ = self.stages[0]
         signal = FilteredInputs(self.shifted_inputs, samples, self.data.graphs, bank.taps, bank.bias)
         return self._after_first_filter(signal, self.data.graphs)
 
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
+        """The answers that count to signals ``(R, B, N, F)`` on any graphs, as :meth:`Fleet.forward` gives them."""
         bank, _ = self.stages[0]
         x = x.transpose(1, 2).contiguous()
         return self._after_first_filter(stacked_filter(x, graphs, bank.taps, bank.bias), graphs)

@@ -1,6 +1,7 @@
 """Classes and numbers at the nodes of one graph, some of which are known."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact.estimators.base import GraphEstimator
+from graphact.estimators.graph_estimator import GraphEstimator
 from graphact.estimators.inputs import LEAVE_OUT, Array, as_array, as_float32, as_graph, check_finite, nodes_at_least
 
 MISSING = "graph is missing, and every node is on its own; give graph=..."
@@ -61,6 +62,20 @@ class NodeEstimator(GraphEstimator):
         if graph is None:
             warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=3)
         return x, self._graph_of_all(x, graph), chosen, self._targets(y, chosen, x.size(0))
+
+    def _learn(
+        self, x: Tensor, graph: Any, chosen: Array, targets: Array, out_features: int, loss_of: Callable[..., Tensor]
+    ) -> Self:
+        """Train with a loss of the outputs and the targets at the chosen nodes."""
+        known = torch.from_numpy(targets).to(x.device)
+        target = known.new_zeros(x.size(0), *known.shape[1:])
+        target[torch.from_numpy(chosen)] = known
+
+        def loss(model: nn.Module, samples: Array) -> Tensor:
+            return loss_of(model(x, graph)[samples], target[samples])
+
+        self._train(x.size(1), out_features, loss, chosen)
+        return self
 
     def _graph_of_all(self, x: Tensor, graph: Any) -> Any:
         """The graph of a call, which must have a node for each row."""
@@ -145,14 +160,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         self.classes_, labels = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
-        target = torch.zeros(x.size(0), dtype=torch.int64, device=x.device)
-        target[torch.from_numpy(chosen)] = torch.from_numpy(labels).to(x.device)
-
-        def loss(model: nn.Module, samples: Array) -> Tensor:
-            return F.cross_entropy(model(x, ready)[samples], target[samples])
-
-        self._train(*self._sizes(), loss, chosen)
-        return self
+        return self._learn(x, ready, chosen, labels, len(self.classes_), F.cross_entropy)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, len(self.classes_)
@@ -195,14 +203,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         numbers_ = as_float32("y", targets, LEAVE_OUT)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
         columns = numbers_.reshape(len(numbers_), -1)
-        target = torch.zeros(x.size(0), columns.shape[1], device=x.device)
-        target[torch.from_numpy(chosen)] = torch.from_numpy(columns).to(x.device)
-
-        def loss(model: nn.Module, samples: Array) -> Tensor:
-            return F.mse_loss(model(x, ready)[samples], target[samples])
-
-        self._train(*self._sizes(), loss, chosen)
-        return self
+        return self._learn(x, ready, chosen, columns, columns.shape[1], F.mse_loss)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, max(self.n_outputs_, 1)

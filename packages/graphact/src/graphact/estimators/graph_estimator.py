@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_keywords, check_number
-from graphact.estimators.files import write
+from graphact.estimators.estimator_file import write
 from graphact.estimators.inputs import Array, as_graph
 from graphact.graph import Graph
 from graphact.graph.normalize import Normalization

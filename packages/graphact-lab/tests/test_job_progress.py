@@ -1,6 +1,6 @@
 """Progress on the screen while something runs."""
 
-from graphact.progress import JobProgress, download_bar, progress_bar, show_progress
+from graphact_lab.job_progress import JobProgress, download_bar, show_progress
 
 
 def test_the_progress_line(capsys):
@@ -45,15 +45,6 @@ def test_jobs_have_bars_in_a_terminal(capsys, monkeypatch):
         assert tasks == {"cells": (0.25, 2), "relu F=2": (1, 4)}
         watcher.finish("relu F=2", "[bold]50 %[/bold]")
     assert "[1/2] relu F=2: [bold]50 %[/bold] (0 s so far)" in capsys.readouterr().out
-
-
-def test_the_bar_of_training_shows_the_loss(capsys):
-    with progress_bar(2) as watch:
-        watch(1, 2, 0.5)
-        watch(2, 2, 0.25)
-    printed = capsys.readouterr().out
-    assert "2/2" in printed
-    assert "loss 0.25" in printed
 
 
 def test_downloads_are_shown_in_a_terminal_only(capsys, monkeypatch):

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact.estimators.base import GraphEstimator
+from graphact.estimators.graph_estimator import GraphEstimator
 from graphact.estimators.inputs import Array, as_array, as_float32, as_graph, edges_of, is_one
 from graphact.graph import Graph
 
