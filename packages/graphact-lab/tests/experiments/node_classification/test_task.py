@@ -87,7 +87,7 @@ def test_scores_that_were_chosen_on_reported_nodes_tell_no_difference(real_data,
     page = write_report(rows, tmp_path).read_text()
     assert "Test scores" in page
     assert "Differences from" not in page
-    assert "a difference of" not in page
+    assert "beside" not in page
 
 
 def test_the_real_data_sets(real_data):
@@ -274,7 +274,7 @@ def test_rows_and_report(real_data, tmp_path):
     table = terminal_table(rows)
     assert "Wisconsin" in table
     page = write_report(rows, tmp_path).read_text()
-    for words in ("Differences from the best pointwise activation", "Adjusted p-values", "Exchanges", "DiGRAF"):
+    for words in ("Differences from the best pointwise activation", "p = ", "Exchanges", "DiGRAF"):
         assert words in page
 
 
