@@ -46,35 +46,31 @@ def run_protocol(
     written to disk every ``checkpoint_seconds``. Without baselines, networks are trained and no more.
     """
     watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
-    jobs = jobs_of(protocol, seed)
+    jobs, own = jobs_of(protocol, seed), experiment.run_job
     watcher.plan(len(jobs), sum(store.is_finished(job.key) for job in jobs))
-    if experiment.run_job is not None:
-        for job in jobs:
-            with store.claim(job.key) as mine:
-                if mine and not store.is_finished(job.key):
-                    watcher.start(job.title, protocol.training.epochs)
-                    rows = own_rows(job, experiment.run_job, device, data)
-                    store.finish(job.key, rows)
-                    watcher.finish(job.title, summary_of(job, rows))
-        return
     made_for: Condition | None = None
     data_seed = seed if protocol.data_seed is None else protocol.data_seed
     plain, tasks = list[Task](), list[Task]()
     for job in jobs:
         baseline_key = key_of_baselines(protocol, job.condition, seed)
-        if store.is_finished(job.key) and (store.is_finished(baseline_key) or not with_baselines):
+        needs_baselines = with_baselines and own is None and not store.is_finished(baseline_key)
+        if store.is_finished(job.key) and not needs_baselines:
             continue
-        if job.condition != made_for:
+        if own is None and job.condition != made_for:
             made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, data_seed, data)
             tasks = experiment.prepare_tasks(protocol, job.condition, plain, data_seed, data)
-        with store.claim(baseline_key) as mine:
-            if mine and with_baselines and not store.is_finished(baseline_key):
-                store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
+        if needs_baselines:
+            with store.claim(baseline_key) as mine:
+                if mine and not store.is_finished(baseline_key):
+                    store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
-                timer = CheckpointTimer(checkpoint_seconds, watcher)
-                rows = run_job(job, plain, tasks, device, store.checkpoint(job.key), timer)
+                if own is None:
+                    timer = CheckpointTimer(checkpoint_seconds, watcher)
+                    rows = run_job(job, plain, tasks, device, store.checkpoint(job.key), timer)
+                else:
+                    rows = own_rows(job, own, device, data)
                 store.finish(job.key, rows)
                 watcher.finish(job.title, summary_of(job, rows))
 
@@ -127,11 +123,7 @@ def run_job(
         result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
     further = find_experiment(protocol.experiment).evaluate_conditions(job, fleet, plain)
     common = {
-        **stamp(protocol, device),
-        "kind": "model",
-        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
-        "epochs": protocol.training.epochs,
-        "settings": job.settings(),
+        **stamp_of_job(job, device),
         **cost(models[0]),
         "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
     }
@@ -161,11 +153,7 @@ def own_rows(
     begun = time.perf_counter()
     found = run(job, device, data)
     common = {
-        **stamp(job.protocol, device),
-        "kind": "model",
-        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
-        "epochs": job.protocol.training.epochs,
-        "settings": job.settings(),
+        **stamp_of_job(job, device),
         **dict.fromkeys(("graph", "split", "node", "realization")),
         "condition": dict(job.condition),
         "seconds": (time.perf_counter() - begun) / len(found),
@@ -212,6 +200,17 @@ def stamp(protocol: Protocol, device: str) -> Row:
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def stamp_of_job(job: TrainingJob, device: str) -> Row:
+    """Return what all rows of a job have in common: provenance and settings."""
+    return {
+        **stamp(job.protocol, device),
+        "kind": "model",
+        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
+        "epochs": job.protocol.training.epochs,
+        "settings": job.settings(),
     }
 
 

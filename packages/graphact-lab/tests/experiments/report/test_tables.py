@@ -149,14 +149,19 @@ def test_markdown_is_aligned_and_csv_has_full_precision():
     (table,) = tables([*rows, row(method="max-l", hops=1, value=20.0)])
     lines = table.to_markdown().splitlines()
     assert lines[0] == "Table 1: source localization, test accuracy (%)"
-    assert lines[2].split() == ["|", "Activation", "|", *"F = 8 |".split(), *"F = 8, paper |".split()]
+    assert lines[2].split() == ["|", "Activation", "|", *["F", "=", "8", "|"], *["F", "=", "8,", "paper", "|"]]
     assert lines[4].split(" | ")[1].strip() == "**50.0 ± 0.1** ✓ (2 runs)"
     assert len({len(line) for line in lines[2:-2]}) == 1
     assert lines[-3].startswith(r"| a\|b, <i>")
     records = {record["line"]: record for record in csv.DictReader(io.StringIO(table.to_csv()))}
     relu, missing, simple = (records[name] for name in ("ReLU", "Kernel G.A. (1)", "a|b, <i>"))
     assert (float(relu["mean"]), float(relu["std"])) == pytest.approx((50.05, np.std([50.0, 50.1], ddof=1)), abs=1e-12)
-    assert [relu[name] for name in ("runs", "paper_mean", "paper_std", "against_paper")] == "2 47.2 15.5 inside".split()
+    assert [relu[name] for name in ("runs", "paper_mean", "paper_std", "against_paper")] == [
+        "2",
+        "47.2",
+        "15.5",
+        "inside",
+    ]
     assert [missing[name] for name in ("mean", "runs", "paper_mean")] == ["", "0", "61.9"]
     assert (simple["kind"], simple["std"]) == ("baseline", "")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphact._checks import check_choice, check_integer, check_probability
 from graphact.training import Task
-from graphact.training.splits import ASIDE, data_generator, random_split, split_aside
+from graphact.training.splits import data_generator, random_split
 from graphact_lab.baselines import constant_answer, score_on_test
 from graphact_lab.data.download import PathLike, locate
 from graphact_lab.data.movielens import Ratings, read_movielens
@@ -20,7 +20,6 @@ NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
 GRAPH_FROM = ("all but test users", "training users")
-USERS_ASIDE = (5, 2)  # every fifth user of the data set, from the third on
 RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
@@ -36,11 +35,9 @@ class Options:
     dtype: torch.dtype = torch.float32
     inputs: str | FillIn = "as rated"
     graph_from: str = "all but test users"
-    aside: str = "no"
 
     def __post_init__(self) -> None:
         check_choice("graph_from", self.graph_from, GRAPH_FROM)
-        check_choice("aside", self.aside, ASIDE)
         for name in ("similarity", "neighbors", "min_co_raters"):
             if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
                 raise ValueError(
@@ -70,17 +67,9 @@ def recommendation(
     split: int = 0,
     seed: int = 0,
     *,
-    similarity: str = "pearson",
-    neighbors: int = 10,
-    min_co_raters: int = 10,
-    inputs: str | FillIn = "as rated",
-    graph_from: str = "all but test users",
-    aside: str = "no",
-    test_fraction: float = 0.1,
-    validation_fraction: float = 0.1,
     directory: PathLike | None = None,
     download: bool = True,
-    dtype: torch.dtype = torch.float32,
+    **options: Any,
 ) -> Task:
     """Predict the ratings of one film (section 4.4 of the paper, MovieLens 100K).
 
@@ -97,35 +86,27 @@ def recommendation(
     user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
     rated. The target is the rating minus the one that filling in alone expects (mean + film bias + user bias +
     filled-in residual), so errors are still in units of the rating scale, and an answer of 0 is the expected rating.
-    The loss is the squared error. Biases of films, similarities and graph (see :class:`~graphact_lab.tasks.FillIn`)
-    come from all users who are neither test nor validation users; a user's own bias does not know the target.
+    The loss is the squared error. Biases of films, similarities and graph come from all users who are neither test nor
+    validation users; a user's own bias does not know the target.
 
     Args:
         film: "toy-story", "contact", "return-of-the-jedi", or the number of an item, from 1.
         split: number of the split; it depends on film, split and seed.
         seed: seed of all randomness.
-        similarity: "pearson", or "co-rated-variance" for the similarity of the authors' group.
-        neighbors: how many of the most similar films of each film stay connected with it.
-        min_co_raters: films with fewer common raters are not similar ("pearson" only).
-        inputs: "as rated", "filled in", or a :class:`~graphact_lab.tasks.FillIn` for other settings.
-            Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
-        graph_from: "all but test users", or "training users" to leave out validation users as well.
-        aside: "left-out" to leave every fifth user out of all parts and of the graph, as a search of settings should;
-            "tested" to draw test users from these alone, and all others, as well as the graph, from the other users.
-        test_fraction: share of the users for testing.
-        validation_fraction: share of the remaining users for validation.
         directory: data directory; see :func:`~graphact_lab.tasks.locate`.
         download: whether missing data may be downloaded.
-        dtype: floating-point type of graph, signals and targets.
+        options: further ones are ``similarity`` ("pearson", or "co-rated-variance" for that of the authors' group),
+            ``neighbors`` (the most similar films of each film that stay connected with it, 10), ``min_co_raters``
+            (films with fewer common raters are not similar, 10; "pearson" only), ``inputs`` ("as rated" or "filled
+            in", which brings a film graph of its own), ``graph_from`` ("all but test users" or "training users"),
+            ``test_fraction`` (0.1), ``validation_fraction`` (0.1, of the remaining users) and ``dtype``.
 
     Raises:
         DataError: the data is missing or damaged.
     """
-    options = Options(
-        similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs, graph_from, aside
-    )
+    common = Options(**options)
     ratings = read_movielens(locate("ml-100k", directory, download))
-    return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
+    return on_split(ratings, audience(ratings, film, common.dtype), split, seed, common)
 
 
 def recommendation_tasks(
@@ -167,21 +148,14 @@ def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
 def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options: Options) -> Task:
     """The task of one split, with a film graph that its test users had no part in."""
     node, fill_in = shared.item - 1, options.fill_in
-    is_aside = users_aside(torch.arange(len(ratings.matrix)), options.aside)
-    free = int((~is_aside[shared.raters]).sum())
-    test = round(check_probability("test_fraction", options.test_fraction) * free)
-    validation = round(check_probability("validation_fraction", options.validation_fraction) * (free - test))
+    count = len(shared.raters)
+    test = round(check_probability("test_fraction", options.test_fraction) * count)
+    validation = round(check_probability("validation_fraction", options.validation_fraction) * (count - test))
     generator = data_generator(f"{NAME} split", seed, shared.item, split)
-    if options.aside == "no":
-        parts = random_split(free, validation=validation, test=test, generator=generator)
-    else:
-        parts = split_aside(
-            is_aside[shared.raters], validation=validation, test=test, aside=options.aside, generator=generator
-        )
+    parts = random_split(count, validation=validation, test=test, generator=generator)
     both = fill_in is not None or options.graph_from == "training users"
     reserved = torch.cat([parts.validation, parts.test]) if both else parts.test
-    hidden = torch.cat([shared.raters[reserved], is_aside.nonzero().squeeze(1)]).unique()
-    known = np.delete(ratings.matrix, hidden.numpy(), axis=0)
+    known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
     details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
     details |= {"split": split, "seed": seed, "similarity": options.similarity}
     details |= {name: getattr(fill_in or options, name) for name in ("neighbors", "min_co_raters")}
@@ -212,12 +186,6 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
     )
 
 
-def users_aside(users: Tensor, aside: str) -> Tensor:
-    """Return a mask of the users that are set aside."""
-    step, first = USERS_ASIDE
-    return (users % step == first) & (aside != "no")
-
-
 def baselines(task: Task, _: int) -> dict[str, float]:
     """A constant, a constant above the user's mean, biases, and linear regression on all other ratings of the user."""
     means = user_means(task)
@@ -240,7 +208,7 @@ def biased_answers(task: Task) -> Tensor:
     """The mean of all ratings, what the film gets more, and what the user gives more than others, both shrunk.
 
     Means and film biases come from the training users, with their ratings of the film in question; a user's bias from
-    this user's other ratings alone. The shrinkage is that of :class:`~graphact_lab.tasks.FillIn`.
+    this user's other ratings alone. The shrinkage is that of :class:`FillIn`.
     """
     assert task.node is not None
     asked = task.inputs.squeeze(-1).numpy()
