@@ -1,8 +1,7 @@
-"""Invalid seeds are refused in one line by tasks and by the command."""
+"""Invalid seeds are refused by tasks."""
 
 import pytest
 
-from graphact_lab.cli import main
 from graphact_lab.tasks import consensus
 
 
@@ -12,15 +11,3 @@ from graphact_lab.tasks import consensus
 def test_tasks(seed, error):
     with pytest.raises(error, match="^seed must be"):
         consensus(seed=seed)
-
-
-@pytest.mark.parametrize("seed", ["-1", str(2**63), "1.5"])
-def test_run(seed, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    try:
-        code = main(["run", "consensus", "--seed", seed])
-    except SystemExit as error:  # raised by argparse
-        code = error.code
-    assert code == 2
-    assert "--seed" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
