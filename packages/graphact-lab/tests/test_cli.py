@@ -16,7 +16,7 @@ from graphact.commands.parser import CommandParser
 from graphact.registry import BUILT_IN
 from graphact_lab.cli import COMMANDS, main
 from graphact_lab.data.sources import DATASETS
-from graphact_lab.descriptions import EXPERIMENTS, find_protocol
+from graphact_lab.descriptions import EVERY_EXPERIMENT, EXPERIMENTS, find_protocol
 
 SMOKE = ["run", "source-localization", "--preset", "smoke", "--device", "cpu"]
 RELU = [*SMOKE, "--activation", "relu"]
@@ -209,7 +209,7 @@ def test_list(capsys):
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
     listed = {line.split()[0]: line.split()[1:] for line in printed.splitlines() if line.startswith("  ")}
-    for name in (*EXPERIMENTS, *DATASETS):
+    for name in (*EVERY_EXPERIMENT, *DATASETS):
         assert listed[name], f"{name} has a line that describes it"
     assert main(["list", "experiments"]) == 0
     printed = capsys.readouterr().out

@@ -1,15 +1,11 @@
 """Running the training jobs of a protocol and writing their rows as they come."""
 
 import math
-import signal
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -67,8 +63,8 @@ def run_protocol(
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
                 if own is None:
-                    timer = CheckpointTimer(checkpoint_seconds, watcher)
-                    rows = run_job(job, plain, tasks, device, store.checkpoint(job.key), timer)
+                    saving = {"checkpoint": store.checkpoint(job.key), "every": timer(checkpoint_seconds)}
+                    rows = run_job(job, plain, tasks, device, progress=lambda epoch, *_: watcher.epoch(epoch), **saving)
                 else:
                     rows = own_rows(job, own, device, data)
                 store.finish(job.key, rows)
@@ -111,16 +107,26 @@ def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
     return models
 
 
-def run_job(
-    job: TrainingJob, plain: list[Task], tasks: list[Task], device: str, checkpoint: Path, timer: "CheckpointTimer"
-) -> list[Row]:
-    """Train the fleet of a job and evaluate it."""
+def timer(seconds: float) -> Callable[[], bool]:
+    """Return a function that is true once every so many seconds."""
+    last = time.monotonic()
+
+    def is_due() -> bool:
+        nonlocal last
+        due = time.monotonic() - last >= seconds
+        last = time.monotonic() if due else last
+        return due
+
+    return is_due
+
+
+def run_job(job: TrainingJob, plain: list[Task], tasks: list[Task], device: str, **training: Any) -> list[Row]:
+    """Train the fleet of a job and evaluate it; further arguments are those of ``Fleet.train``."""
     begun = time.perf_counter()
     models, protocol = make_models(job, tasks), job.protocol
     seeds = [run_seed("replica", job.seed, replica) for replica in range(len(tasks))]
     fleet = Fleet(models, tasks, seeds, device=device)
-    with timer.signals_held():
-        result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
+    result = fleet.train(protocol.training, **training)
     further = find_experiment(protocol.experiment).evaluate_conditions(job, fleet, plain)
     common = {
         **stamp_of_job(job, device),
@@ -243,53 +249,3 @@ def summary_of(job: TrainingJob, rows: list[Row]) -> str:
     spread = f" ± {statistics.stdev(values):.3g}" if len(values) > 1 else ""
     unit = "RMSE" if own[0]["metric"] == "rmse" else "%"
     return f"{statistics.fmean(values):.3g}{spread} {unit} over {len(values)} runs{diverged}"
-
-
-class CheckpointTimer:
-    """Decides after every epoch whether to write the checkpoint: every so many seconds, and before a stop.
-
-    While :meth:`signals_held` lasts, Ctrl-C and SIGTERM are held back until the checkpoint of the running epoch is
-    written. The same signal a second time stops immediately.
-    """
-
-    def __init__(self, seconds: float, watcher: JobWatcher) -> None:
-        self.seconds, self.last, self.watcher = seconds, time.monotonic(), watcher
-        self.stopping = self.written = False
-
-    def __call__(self) -> bool:
-        self.written = self.stopping
-        due = time.monotonic() - self.last >= self.seconds
-        if due:
-            self.last = time.monotonic()
-        return due or self.stopping
-
-    def after_epoch(self, epoch: int, epochs: int, loss: float) -> None:
-        """Show progress; stop if the checkpoint of a stop has been written."""
-        del epochs, loss
-        self.watcher.epoch(epoch)
-        if self.written:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def signals_held(self) -> Iterator[None]:
-        """Hold back the signals that end a run by an exception; in other threads than the main one there are none."""
-        before: dict[int, Any] = {}
-        received: set[int] = set()
-
-        def hold(number: int, frame: FrameType | None) -> None:
-            self.stopping = True
-            if number in received:
-                before[number](number, frame)
-            received.add(number)
-
-        if threading.current_thread() is threading.main_thread():
-            for stop in (signal.SIGINT, signal.SIGTERM):
-                if callable(signal.getsignal(stop)):
-                    before[stop] = signal.signal(stop, hold)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        if self.stopping:
-            raise KeyboardInterrupt

@@ -4,9 +4,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphact_lab.protocols import TrainingJob
+
+if TYPE_CHECKING:
+    from graphact.training.fleet import FleetResult
 
 Row = dict[str, Any]
 
@@ -26,20 +29,7 @@ class TrainingTrial(NamedTuple):
     replica: int
 
 
-class Scores(Protocol):
-    """Results of training by trial: see :class:`graphact.training.FleetResult`."""
-
-    @property
-    def test(self) -> list[float]: ...
-
-    @property
-    def validation(self) -> list[float]: ...
-
-    @property
-    def best_epoch(self) -> list[int]: ...
-
-
-Train = Callable[[Sequence[TrainingTrial]], Scores]
+Train = Callable[[Sequence[TrainingTrial]], "FleetResult"]
 
 
 def grid(rates: Sequence[float], decays: Sequence[float], dropouts: Sequence[float]) -> list[Point]:
