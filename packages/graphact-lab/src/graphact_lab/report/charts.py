@@ -71,7 +71,7 @@ def draw(table: Table) -> Any:
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter("")
-    labels = {line: f"{line}: {of_baseline(table, own)}" for line, own in baselines.groupby("line", sort=False)}
+    labels = {line: f"{line}: {baseline_range(table, own)}" for line, own in baselines.groupby("line", sort=False)}
     named = [handle.set_label(labels.get(label, label)) or handle for label, handle in handles.items()]
     if named:
         sheet.legend(handles=named, loc="outside lower left", handlelength=2.6)
@@ -104,7 +104,7 @@ def ends_of(table: Table, entries: Any) -> tuple[Any, Any]:
     return np.maximum(mean - std, np.minimum(mean, low)), np.minimum(mean + std, np.maximum(mean, high))
 
 
-def of_baseline(table: Table, line: Any) -> str:
+def baseline_range(table: Table, line: Any) -> str:
     """Return the least and largest mean of a baseline, in words."""
     ends = (format_number(end, table.measure.digits, small=True) for end in (line["mean"].min(), line["mean"].max()))
     return " to ".join(dict.fromkeys(ends))

@@ -57,7 +57,7 @@ class Table:
 
     @property
     def lines(self) -> list[tuple[str, bool, list[str]]]:
-        """Label, whether it is a baseline, and cells of each line as text; each cell of ours before the paper's."""
+        """Label, whether it is a baseline, and cells of each line as text, each before that of the paper."""
         found = []
         for _, line in self.entries.groupby("line_index"):
             cells = []

@@ -1,4 +1,4 @@
-"""What stands in the tables of a report, and what is said of them."""
+"""Tables of a report, and the sentences on them."""
 
 import csv
 import io
