@@ -45,6 +45,27 @@ def test_the_noise_has_the_asked_power(temperatures, snr_db):
     assert abs(noise.mean()) < 0.03 * noise.std()
 
 
+def test_days_that_are_set_aside_are_seen_by_no_search_and_tested_alone(temperatures):
+    graph, is_aside = station_graph(temperatures), torch.arange(744) // 24 % 5 == 2
+    settings = (temperatures, graph, 0, 1000, 3.0, torch.float64)
+    for noise_from in ("all hours", "training hours"):
+        searched = noisy_hours(*settings, noise_from, "left-out")
+        parts = (searched.train, searched.validation, searched.test)
+        assert [len(part) for part in parts] == [480, 60, 60]
+        assert len(torch.cat(parts).unique()) == 600
+        assert not is_aside[torch.cat(parts)].any()
+        warmer = replace(temperatures, kelvin=temperatures.kelvin + 50 * is_aside.numpy()[:, None])
+        again = noisy_hours(warmer, graph, *settings[2:], noise_from, "left-out")
+        hours = torch.cat(parts)
+        assert torch.equal(again.inputs[hours], searched.inputs[hours]), "nothing of these days has any influence"
+    reported = noisy_hours(*settings, "training hours", "tested")
+    assert is_aside[reported.test].all()
+    assert not is_aside[torch.cat([reported.train, reported.validation])].any()
+    assert [len(part) for part in (reported.train, reported.validation, reported.test)] == [540, 60, 60]
+    with pytest.raises(ValueError, match="aside must be one of 'no', 'left-out', 'tested', got 'some'"):
+        noisy_hours(*settings, "training hours", "some")
+
+
 def test_the_noise_is_white(temperatures):
     task = make(temperatures)
     noise = (task.inputs - task.targets).squeeze(-1) / task.details["noise_kelvin"]
@@ -94,14 +115,13 @@ def test_the_real_task(real_data):
 
 
 def test_many_real_tasks_are_the_single_ones(real_data):
-    tasks = denoising_tasks(splits=2, seed=4, snr_db=5.0, directory=real_data)
-    assert [(task.details["snr_db"], task.details["split"]) for task in tasks] == [(5, 0), (5, 1)]
-    noisier = denoising_tasks(splits=1, seed=4, snr_db=0.0, directory=real_data)[0]
+    tasks = denoising_tasks(splits=2, seed=4, snrs_db=(0.0, 5.0), directory=real_data)
+    assert [(task.details["snr_db"], task.details["split"]) for task in tasks] == [(0, 0), (0, 1), (5, 0), (5, 1)]
     single = denoising(split=1, seed=4, snr_db=5.0, directory=real_data)
     assert torch.equal(tasks[-1].inputs, single.inputs)
     assert torch.equal(tasks[-1].test, single.test)
     assert torch.equal(tasks[-1].graph.to_dense(), single.graph.to_dense())
-    assert metric_of("rmse", noisier.inputs, noisier.targets) > metric_of("rmse", tasks[0].inputs, tasks[0].targets)
+    assert metric_of("rmse", tasks[0].inputs, tasks[0].targets) > metric_of("rmse", tasks[2].inputs, tasks[2].targets)
 
 
 def test_test_hours_have_no_part_in_the_noise_level_of_training_hours(temperatures):

@@ -97,7 +97,7 @@ EXPERIMENT = Experiment(
     protocols=(PAPER, CONVERGED, BEST, QUICK),
     dataset="molene",
     make_tasks=lambda protocol, condition, seed, data: MAKE_TASKS(
-        protocol.splits, seed, snr_db=condition["snr_db"], directory=data, **protocol.task_options
+        protocol.splits, seed, snrs_db=(condition["snr_db"],), directory=data, **protocol.task_options
     ),
     baselines=Imported("graphact_lab.experiments.denoising.task:baselines"),
     prepared_baselines=Imported("graphact_lab.experiments.denoising.task:prepared_baselines"),
@@ -111,6 +111,6 @@ EXPERIMENT = Experiment(
     ),
     variation=Variation("snr_db"),
     needed=("features", "order"),
-    task_options=("noise_from",),
-    usual_options={"noise_from": "all hours"},
+    task_options=("noise_from", "aside"),
+    usual_options={"noise_from": "all hours", "aside": "no"},
 )

@@ -1,5 +1,6 @@
 """Temperatures of weather stations from noisy measurements: the task, simple methods, and a better start."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.training import Task
-from graphact.training.splits import check_drawn, data_generator, eighty_ten_ten
+from graphact.training.splits import ASIDE, Split, check_drawn, data_generator, eighty_ten_ten, split_aside
 from graphact_lab.baselines import constant_answer, least_squares, score_on_test
 from graphact_lab.data.download import PathLike, locate
 from graphact_lab.data.molene import Temperatures, kilometres_of, read_molene
@@ -24,6 +25,7 @@ SPREAD_UNIT = 1.0
 MEAN_UNIT = 1.0
 NOISE_TOLERANCE = 0.1
 NOISE_FROM = ("all hours", "training hours")
+HOURS_A_DAY, DAYS_ASIDE = 24, (5, 2)  # every fifth day, from the third on: 6 of 31
 
 
 def denoising(
@@ -32,6 +34,7 @@ def denoising(
     *,
     snr_db: float = 3.0,
     noise_from: str = "all hours",
+    aside: str = "no",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -51,6 +54,8 @@ def denoising(
         seed: seed of all randomness.
         snr_db: signal-to-noise ratio in decibel.
         noise_from: "all hours", or "training hours" to leave test hours out of the power P.
+        aside: "left-out" to leave every fifth day out of all parts and out of P, as a search of settings should;
+            "tested" to draw test hours from these days alone, and all others from the other days.
         directory: data directory; see :func:`~graphact_lab.tasks.locate`.
         download: whether missing data may be downloaded.
         dtype: floating-point type of graph, signals and targets.
@@ -60,23 +65,28 @@ def denoising(
     """
     check_drawn("split", split)
     temperatures = read_molene(locate("molene", directory, download))
-    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from)
+    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from, aside)
 
 
 def denoising_tasks(
     splits: int = 20,
     seed: int = 0,
     *,
-    snr_db: float = 3.0,
+    snrs_db: Sequence[float] = (3.0,),
     noise_from: str = "all hours",
+    aside: str = "no",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
 ) -> list[Task]:
-    """All tasks ``denoising(split, seed, ...)``, by split; they share the graph, and one reading."""
+    """All tasks ``denoising(split, seed, snr_db=...)``, by SNR, then split; they share the graph, and one reading."""
     temperatures = read_molene(locate("molene", directory, download))
-    graph, numbers = station_graph(temperatures), range(check_integer("splits", splits, minimum=1))
-    return [noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from) for split in numbers]
+    graph = station_graph(temperatures)
+    return [
+        noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from, aside)
+        for snr_db in snrs_db
+        for split in range(check_integer("splits", splits, minimum=1))
+    ]
 
 
 def station_graph(temperatures: Temperatures) -> Graph:
@@ -93,14 +103,16 @@ def noisy_hours(
     snr_db: float,
     dtype: torch.dtype,
     noise_from: str = "all hours",
+    aside: str = "no",
 ) -> Task:
     """The task of one split at one signal-to-noise ratio."""
     kelvin = torch.from_numpy(temperatures.kelvin)
-    parts = eighty_ten_ten(kelvin.size(0), data_generator(f"{NAME} split", seed, split))
+    is_aside = days_aside(kelvin.size(0), aside)
+    parts = hours_of(is_aside, aside, data_generator(f"{NAME} split", seed, split))
     mean = kelvin[parts.train].mean()
     clean = (kelvin - mean).unsqueeze(-1)
     uses_all_hours = check_choice("noise_from", noise_from, NOISE_FROM) == "all hours"
-    measured = clean if uses_all_hours else clean[parts.train]
+    measured = clean[~is_aside] if uses_all_hours else clean[parts.train]
     spread = (measured.square().mean() * 10 ** (-snr_db / 10)).sqrt()
     generator = data_generator(f"{NAME} noise", seed, split)
     noise = spread * torch.randn(clean.shape, dtype=torch.float64, generator=generator)
@@ -117,6 +129,21 @@ def noisy_hours(
         details={"split": split, "seed": seed, "snr_db": float(snr_db)}
         | {"mean_kelvin": mean.item(), "noise_kelvin": spread.item()},
     )
+
+
+def days_aside(hours: int, aside: str) -> Tensor:
+    """Return a mask of the hours on days that are set aside."""
+    step, first = DAYS_ASIDE
+    chosen = torch.arange(hours) // HOURS_A_DAY % step == first
+    return chosen & (check_choice("aside", aside, ASIDE) != "no")
+
+
+def hours_of(is_aside: Tensor, aside: str, generator: torch.Generator) -> Split:
+    """80/10/10 of all hours, or of those of the days that are not set aside."""
+    if aside == "no":
+        return eighty_ten_ten(len(is_aside), generator)
+    tenth = round(0.1 * float((~is_aside).sum()))
+    return split_aside(is_aside, validation=tenth, test=tenth, aside=aside, generator=generator)
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:
