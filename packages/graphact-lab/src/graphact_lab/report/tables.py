@@ -153,7 +153,8 @@ def make_table(
     usual = int(networks.runs.iloc[0]) if is_alike else 0
     entries["note"] = ["" if entry.runs == usual else runs_in_words(entry) for entry in entries.itertuples()]
     texts = [f"Each network stands for {usual} run{'s'[: usual > 1]}."] if usual else []
-    texts += [SIGNS_EXPLAINED] if entries.against_paper.notna().any() else []
+    if compared := int(entries.against_paper.notna().sum()):
+        texts += [SIGNS_EXPLAINED, f"Inside: {(entries.against_paper == 'inside').sum()} of {compared} cells."]
     texts += ["The best network of a column is in bold."] if entries.best.any() else []
     return Table(name, title, measure, labels, entries, " ".join(texts), axis)
 

@@ -108,6 +108,7 @@ def test_the_papers_numbers_stand_beside_ours():
         assert (found.paper_mean, found.paper_std) == (64.5, 8.0)
     assert np.isnan(entry(table, "Max G.A. (1)", "F = 8").paper_mean)
     assert entry(table, "FIR", "F = 8").against_paper is None
+    assert "Inside: 2 of 2 cells." in table.caption
     assert "Max L." not in labels(table)
     assert "Max G.A. (2)" in labels(table)
     assert entry(table, "Max G.A. (2)", "F = 8").runs == 0
