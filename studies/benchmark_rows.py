@@ -45,7 +45,7 @@ class Setting:
     @property
     def on_one_split(self):
         """Return whether runs differ in their seeds alone."""
-        return self.name in find_experiment(self.experiment).content.keywords.get("alone", ())
+        return self.name in find_experiment(self.experiment).make_tables.keywords.get("alone", ())
 
     @property
     def overlap(self):

@@ -25,8 +25,7 @@ from graphact_lab.protocols import (
 
 if TYPE_CHECKING:
     from graphact.training import Fleet, Task
-    from graphact_lab.report.content import Content
-    from graphact_lab.report.tables import PublishedTable
+    from graphact_lab.report.tables import PublishedTable, Table
 
 # Each has a folder of its name, with the description EXPERIMENT in experiment.py
 EXPERIMENTS = ("source-localization", "consensus", "denoising", "recommendation")
@@ -77,7 +76,8 @@ class Experiment:
     explanation: tuple[str, ...]
     measure: Measure
     protocols: tuple[Protocol, ...]  # of all presets but "smoke", in the order in which they are listed
-    content: "Callable[..., Content]"  # of cells of a preset and protocol, the name that files begin with, the measure
+    # Of cells of a preset and protocol, the name that files begin with, and the measure
+    make_tables: "Callable[..., list[Table]]"
     make_tasks: MakeTasks = lambda *_: []  # signals as they come
     # Of a task in float64, with the order of linear filters
     baselines: "Callable[[Task, int], Figures]" = lambda *_: {}
@@ -87,7 +87,7 @@ class Experiment:
     default_protocol: str = "paper"  # the one to run where a preset has several
     task_options: tuple[str, ...] = ()  # further arguments of what makes tasks, which a command may give
     usual_options: Mapping[str, Any] = field(default_factory=dict)  # their values where nothing is given
-    # The paper's numbers; a report hands them to ``content``, as ``paper``, where the runs have the paper's settings
+    # The paper's numbers: the argument ``paper`` of ``make_tables`` where the runs have the paper's settings
     published: "PublishedTable | None" = None
     dataset: str | None = None  # the data set it reads, if any; see graphact_lab.data.download.locate
     variation: Variation | None = None

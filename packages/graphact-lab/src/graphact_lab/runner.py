@@ -1,15 +1,11 @@
 """Running the training jobs of a protocol and writing their rows as they come."""
 
 import math
-import signal
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -46,35 +42,31 @@ def run_protocol(
     written to disk every ``checkpoint_seconds``. Without baselines, networks are trained and no more.
     """
     watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
-    jobs = jobs_of(protocol, seed)
+    jobs, own = jobs_of(protocol, seed), experiment.run_job
     watcher.plan(len(jobs), sum(store.is_finished(job.key) for job in jobs))
-    if experiment.run_job is not None:
-        for job in jobs:
-            with store.claim(job.key) as mine:
-                if mine and not store.is_finished(job.key):
-                    watcher.start(job.title, protocol.training.epochs)
-                    rows = own_rows(job, experiment.run_job, device, data)
-                    store.finish(job.key, rows)
-                    watcher.finish(job.title, summary_of(job, rows))
-        return
     made_for: Condition | None = None
     data_seed = seed if protocol.data_seed is None else protocol.data_seed
     plain, tasks = list[Task](), list[Task]()
     for job in jobs:
         baseline_key = key_of_baselines(protocol, job.condition, seed)
-        if store.is_finished(job.key) and (store.is_finished(baseline_key) or not with_baselines):
+        needs_baselines = with_baselines and own is None and not store.is_finished(baseline_key)
+        if store.is_finished(job.key) and not needs_baselines:
             continue
-        if job.condition != made_for:
+        if own is None and job.condition != made_for:
             made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, data_seed, data)
             tasks = experiment.prepare_tasks(protocol, job.condition, plain, data_seed, data)
-        with store.claim(baseline_key) as mine:
-            if mine and with_baselines and not store.is_finished(baseline_key):
-                store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
+        if needs_baselines:
+            with store.claim(baseline_key) as mine:
+                if mine and not store.is_finished(baseline_key):
+                    store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
-                timer = CheckpointTimer(checkpoint_seconds, watcher)
-                rows = run_job(job, plain, tasks, device, store.checkpoint(job.key), timer)
+                if own is None:
+                    saving = {"checkpoint": store.checkpoint(job.key), "every": timer(checkpoint_seconds)}
+                    rows = run_job(job, plain, tasks, device, progress=lambda epoch, *_: watcher.epoch(epoch), **saving)
+                else:
+                    rows = own_rows(job, own, device, data)
                 store.finish(job.key, rows)
                 watcher.finish(job.title, summary_of(job, rows))
 
@@ -115,23 +107,29 @@ def make_models(job: TrainingJob, tasks: list[Task]) -> list[GraphModule]:
     return models
 
 
-def run_job(
-    job: TrainingJob, plain: list[Task], tasks: list[Task], device: str, checkpoint: Path, timer: "CheckpointTimer"
-) -> list[Row]:
-    """Train the fleet of a job and evaluate it."""
+def timer(seconds: float) -> Callable[[], bool]:
+    """Return a function that is true once every so many seconds."""
+    last = time.monotonic()
+
+    def is_due() -> bool:
+        nonlocal last
+        due = time.monotonic() - last >= seconds
+        last = time.monotonic() if due else last
+        return due
+
+    return is_due
+
+
+def run_job(job: TrainingJob, plain: list[Task], tasks: list[Task], device: str, **training: Any) -> list[Row]:
+    """Train the fleet of a job and evaluate it; further arguments are those of ``Fleet.train``."""
     begun = time.perf_counter()
     models, protocol = make_models(job, tasks), job.protocol
     seeds = [run_seed("replica", job.seed, replica) for replica in range(len(tasks))]
     fleet = Fleet(models, tasks, seeds, device=device)
-    with timer.signals_held():
-        result = fleet.train(protocol.training, progress=timer.after_epoch, checkpoint=checkpoint, every=timer)
+    result = fleet.train(protocol.training, **training)
     further = find_experiment(protocol.experiment).evaluate_conditions(job, fleet, plain)
     common = {
-        **stamp(protocol, device),
-        "kind": "model",
-        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
-        "epochs": protocol.training.epochs,
-        "settings": job.settings(),
+        **stamp_of_job(job, device),
         **cost(models[0]),
         "seconds": (result.seconds_before + time.perf_counter() - begun) / len(tasks),
     }
@@ -161,11 +159,7 @@ def own_rows(
     begun = time.perf_counter()
     found = run(job, device, data)
     common = {
-        **stamp(job.protocol, device),
-        "kind": "model",
-        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
-        "epochs": job.protocol.training.epochs,
-        "settings": job.settings(),
+        **stamp_of_job(job, device),
         **dict.fromkeys(("graph", "split", "node", "realization")),
         "condition": dict(job.condition),
         "seconds": (time.perf_counter() - begun) / len(found),
@@ -215,6 +209,17 @@ def stamp(protocol: Protocol, device: str) -> Row:
     }
 
 
+def stamp_of_job(job: TrainingJob, device: str) -> Row:
+    """Return what all rows of a job have in common: provenance and settings."""
+    return {
+        **stamp(job.protocol, device),
+        "kind": "model",
+        **{name: getattr(job, name) for name in ("method", "hops", "features", "order", "seed")},
+        "epochs": job.protocol.training.epochs,
+        "settings": job.settings(),
+    }
+
+
 def replica_of(task: Task) -> Row:
     """Return the replica of a task: graph, split and node."""
     return {name: task.details.get(name) for name in ("graph", "split")} | {"node": task.node, "realization": None}
@@ -244,53 +249,3 @@ def summary_of(job: TrainingJob, rows: list[Row]) -> str:
     spread = f" ± {statistics.stdev(values):.3g}" if len(values) > 1 else ""
     unit = "RMSE" if own[0]["metric"] == "rmse" else "%"
     return f"{statistics.fmean(values):.3g}{spread} {unit} over {len(values)} runs{diverged}"
-
-
-class CheckpointTimer:
-    """Decides after every epoch whether to write the checkpoint: every so many seconds, and before a stop.
-
-    While :meth:`signals_held` lasts, Ctrl-C and SIGTERM are held back until the checkpoint of the running epoch is
-    written. The same signal a second time stops immediately.
-    """
-
-    def __init__(self, seconds: float, watcher: JobWatcher) -> None:
-        self.seconds, self.last, self.watcher = seconds, time.monotonic(), watcher
-        self.stopping = self.written = False
-
-    def __call__(self) -> bool:
-        self.written = self.stopping
-        due = time.monotonic() - self.last >= self.seconds
-        if due:
-            self.last = time.monotonic()
-        return due or self.stopping
-
-    def after_epoch(self, epoch: int, epochs: int, loss: float) -> None:
-        """Show progress; stop if the checkpoint of a stop has been written."""
-        del epochs, loss
-        self.watcher.epoch(epoch)
-        if self.written:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def signals_held(self) -> Iterator[None]:
-        """Hold back the signals that end a run by an exception; in other threads than the main one there are none."""
-        before: dict[int, Any] = {}
-        received: set[int] = set()
-
-        def hold(number: int, frame: FrameType | None) -> None:
-            self.stopping = True
-            if number in received:
-                before[number](number, frame)
-            received.add(number)
-
-        if threading.current_thread() is threading.main_thread():
-            for stop in (signal.SIGINT, signal.SIGTERM):
-                if callable(signal.getsignal(stop)):
-                    before[stop] = signal.signal(stop, hold)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        if self.stopping:
-            raise KeyboardInterrupt

@@ -2,10 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from statistics import fmean
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from graphact_lab.protocols import TrainingJob
+
+if TYPE_CHECKING:
+    from graphact.training.fleet import FleetResult
+
+Row = dict[str, Any]
 
 
 class Point(NamedTuple):
@@ -23,36 +29,7 @@ class TrainingTrial(NamedTuple):
     replica: int
 
 
-class Scores(Protocol):
-    """Results of training by trial: see :class:`graphact.training.FleetResult`."""
-
-    @property
-    def test(self) -> list[float]: ...
-
-    @property
-    def validation(self) -> list[float]: ...
-
-    @property
-    def best_epoch(self) -> list[int]: ...
-
-
-Train = Callable[[Sequence[TrainingTrial]], Scores]
-
-
-@dataclass(frozen=True)
-class SelectedResult:
-    """The result on one replica, with the settings that were chosen for it."""
-
-    replica: int
-    point: Point
-    test: float
-    validation: float
-    best_epoch: int
-
-    def row(self) -> dict[str, Any]:
-        """As a part of a row of results."""
-        values = {"value": self.test, "validation": self.validation, "best_epoch": self.best_epoch}
-        return {"split": self.replica, **values, "chosen": self.point._asdict()}
+Train = Callable[[Sequence[TrainingTrial]], "FleetResult"]
 
 
 def grid(rates: Sequence[float], decays: Sequence[float], dropouts: Sequence[float]) -> list[Point]:
@@ -60,25 +37,21 @@ def grid(rates: Sequence[float], decays: Sequence[float], dropouts: Sequence[flo
     return [Point(*values) for values in product(rates, decays, dropouts)]
 
 
-def choose(points: Sequence[Point], validation: Sequence[Sequence[float]], *, higher_is_better: bool = True) -> Point:
-    """The point with the best mean validation score; one with a run that diverged is chosen last.
+def choose(points: Sequence[Point], validation: Sequence[Sequence[float]]) -> Point:
+    """Return the point with the highest mean validation score; one with a run that diverged is chosen last.
 
     Args:
         points: the grid.
         validation: of each point, the scores on the replicas that choose.
-        higher_is_better: whether a high score is good.
 
     Example:
         >>> points = grid([0.01, 0.001], [0.0], [0.5])
         >>> choose(points, [[70.0, 80.0], [76.0, 75.0]]).rate
         0.001
     """
-
-    def worth(number: int) -> float:
-        mean = fmean(validation[number])
-        return -math.inf if not math.isfinite(mean) else mean if higher_is_better else -mean
-
-    return points[max(range(len(points)), key=lambda number: (worth(number), -number))]
+    means = [fmean(scores) for scores in validation]
+    worths = [mean if math.isfinite(mean) else -math.inf for mean in means]
+    return points[worths.index(max(worths))]
 
 
 def tuning_score(rows: Iterable[Mapping[str, Any]]) -> float | None:
@@ -95,14 +68,9 @@ def tuning_score(rows: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def nested(
-    train: Train,
-    points: Sequence[Point],
-    tuning: Sequence[int],
-    reporting: Sequence[int],
-    *,
-    higher_is_better: bool = True,
-) -> tuple[list[SelectedResult], list[list[float]]]:
-    """Choose settings and report with them; return the outcomes, and the validation scores of each point.
+    train: Train, points: Sequence[Point], tuning: Sequence[int], reporting: Sequence[int]
+) -> tuple[list[Row], list[list[float]]]:
+    """Choose settings and report with them; return parts of rows, and the validation scores of each point.
 
     With replicas for tuning, the point with the best mean validation score on them is trained on the others. Without,
     each replica that is reported takes the point that is best on its own validation samples. Test scores of tuning
@@ -112,29 +80,42 @@ def nested(
         train: trains trials, all of which are independent of each other, and so may be one fleet.
         points: the grid.
         tuning, reporting: replicas, none in common.
-        higher_is_better: whether a high score is good.
     """
     if set(tuning) & set(reporting):
         raise ValueError(f"tuning and reporting must share no replica, got {sorted(set(tuning) & set(reporting))}")
+
+    def by_point(replicas: Sequence[int]) -> list[list[list[float]]]:
+        """Test scores, validation scores and best epochs, each by point and replica."""
+        found = train([TrainingTrial(point, replica) for point in points for replica in replicas])
+        width, kinds = len(replicas), (found.test, found.validation, found.best_epoch)
+        return [[list(values[at : at + width]) for at in range(0, len(values), width)] for values in kinds]
+
+    chosen_by: list[list[float]] = []
     if tuning and len(points) > 1:
-        scores = train([TrainingTrial(point, replica) for point in points for replica in tuning]).validation
-        validation = [scores[start : start + len(tuning)] for start in range(0, len(scores), len(tuning))]
-        points = [choose(points, validation, higher_is_better=higher_is_better)]
-    else:
-        validation = []
-    trials = [TrainingTrial(point, replica) for point in points for replica in reporting]
-    found = train(trials)
-    results = zip(trials, found.test, found.validation, found.best_epoch, strict=True)
-    outcomes = {
-        trial: SelectedResult(trial.replica, trial.point, test, validated, epoch)
-        for trial, test, validated, epoch in results
-    }
-    if len(points) > 1:
-        validation = [[outcomes[TrainingTrial(point, replica)].validation for replica in reporting] for point in points]
-    chosen = [
-        TrainingTrial(choose(points, [[row[place]] for row in validation], higher_is_better=higher_is_better), replica)
-        if len(points) > 1
-        else TrainingTrial(points[0], replica)
-        for place, replica in enumerate(reporting)
-    ]
-    return [outcomes[trial] for trial in chosen], validation
+        chosen_by = by_point(tuning)[1]
+        points = [choose(points, chosen_by)]
+    test, validation, epochs = by_point(reporting)
+    rows = []
+    for place, replica in enumerate(reporting):
+        point = choose(points, [[scores[place]] for scores in validation])
+        kinds = {"value": test, "validation": validation, "best_epoch": epochs}
+        values = {name: kind[points.index(point)][place] for name, kind in kinds.items()}
+        rows.append({"split": replica, **values, "chosen": point._asdict()})
+    return rows, validation if len(points) > 1 else chosen_by
+
+
+def nested_rows(job: TrainingJob, train: Train, network: Any, metric: str) -> list[Row]:
+    """Return the rows of a job whose settings are chosen by nested selection; ``network`` is one of those it trains."""
+    protocol = job.protocol
+    reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
+    points = grid(protocol.rates, protocol.decays, protocol.dropouts)
+    rows, validation = nested(train, points, range(protocol.tuning_splits), reporting)
+    rows = [network_row(network, metric) | row for row in rows]
+    rows[0]["tuning"] = validation  # of each grid point on each split that chooses
+    return rows
+
+
+def network_row(network: Any, metric: str) -> Row:
+    """Return what the rows of a network have in common, whatever it was tested on."""
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return {"metric": metric, "parameters": parameters, "exchanges": network.exchanges, "beta": None, "weights": None}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -20,10 +20,9 @@ Row = dict[str, Any]
 ROWS, PUBLISHED = "rows", "rows.parquet"
 MAX_FILE_BYTES = 2**28
 MISSING = (FileNotFoundError, NotADirectoryError)
-ENCODE_CELLS = Imported("graphact_lab.parquet:encode_cells")
-DECODE_CELLS = Imported("graphact_lab.parquet:decode_cells")
-DECODE_KEYS = Imported("graphact_lab.parquet:decode_keys")
-Decoded = TypeVar("Decoded")
+ENCODE_CELLS, DECODE_CELLS, DECODE_KEYS = (
+    Imported(f"graphact_lab.parquet:{name}") for name in ("encode_cells", "decode_cells", "decode_keys")
+)
 
 
 class StoreError(RuntimeError):
@@ -70,11 +69,11 @@ class Store:
         return self.directory / PUBLISHED
 
     def is_finished(self, key: str) -> bool:
-        return self._rows_file(key).exists() or key in self._published_keys()
+        return self._rows_file(key).exists() or key in self._decode_published(DECODE_KEYS)
 
     def keys(self) -> list[str]:
         """The keys of all finished cells, sorted."""
-        return sorted({file.stem for file in self._row_files()} | self._published_keys())
+        return sorted({file.stem for file in self._row_files()}.union(self._decode_published(DECODE_KEYS)))
 
     def finish(self, key: str, rows: list[Row]) -> None:
         """Write the rows of a cell; its checkpoint is of no more use."""
@@ -88,7 +87,7 @@ class Store:
     def cells(self) -> dict[str, list[Row]]:
         """The rows of each finished cell, in the order of their keys."""
         unpublished = {file.stem: _read_rows(file) for file in self._row_files()}  # before they may be published
-        return dict(sorted((self._published_cells() | unpublished).items()))
+        return dict(sorted((self._decode_published(DECODE_CELLS) | unpublished).items()))
 
     def rows(self) -> list[Row]:
         """All rows of all finished cells, in the order of their keys."""
@@ -150,21 +149,15 @@ class Store:
     def _rows_file(self, key: str) -> Path:
         return self.directory / ROWS / f"{key}.json"
 
-    def _published_cells(self) -> dict[str, list[Row]]:
-        return self._decode_published(DECODE_CELLS, {})
-
-    def _published_keys(self) -> set[str]:
-        return self._decode_published(DECODE_KEYS, set())
-
-    def _decode_published(self, decode: Callable[[bytes], Decoded], empty: Decoded) -> Decoded:
-        """Decode ``rows.parquet``; ``empty`` where there is no such file."""
+    def _decode_published(self, decode: Callable[[bytes], Any]) -> Any:
+        """Decode ``rows.parquet``; nothing where there is no such file."""
         try:
             with _naming(self.published_file):
                 content = _read_bytes(self.published_file)
                 require(f"reading {self.published_file} needs", "pyarrow")
                 return decode(content)
         except MISSING:
-            return empty
+            return {}
 
 
 def find_stores(directory: Path, *patterns: str) -> list[Store]:

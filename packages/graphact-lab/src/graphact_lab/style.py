@@ -1,22 +1,22 @@
 """One look for every figure and table: how methods are called and drawn, how numbers read, and the sheet of figures."""
 
 import math
-import re
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
-from graphact_lab.figures import FAINT, FONT, GREY, INK, WHITE, WIDTH, house_style, new_sheet, settle, to_png, to_svg
+from graphact_lab.figures import FAINT, GREY, INK, WIDTH, house_style, new_sheet, settle, to_png, to_svg
 
-__all__ = ["GREY", "INK", "WIDTH", "house_style", "new_sheet", "settle", "to_png", "to_svg"]  # and what is defined here
-
-# Figures are drawn for light ground; what becomes of their colours on dark ground
-ON_DARK = {
-    **{INK: "#e6e9ed", GREY: "#9aa4af", FAINT: "#3a4149", WHITE: "#14171b"},
-    **{"#0072b2": "#3d9be0", "#56b4e9": "#9ad6f7", "#009e73": "#19b88a"},
-}
-FONTS = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-JOINS = "stroke-linejoin: round; stroke-linecap: butt"
+__all__ = [
+    "FAINT",
+    "GREY",
+    "INK",
+    "WIDTH",
+    "house_style",
+    "new_sheet",
+    "settle",
+    "to_png",
+    "to_svg",
+]  # and what is defined here
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,6 @@ POINTWISE = {
     )
 }
 STYLES = METHODS | POINTWISE | FURTHER | CONTROLS | RIVALS
-# Names of baselines as figures have room for; tables have them in full
-SHORT = {
-    "least-squares filter of order ": "LS filter, order\N{NO-BREAK SPACE}",
-    "least-squares FIR of order ": "LS FIR, order\N{NO-BREAK SPACE}",
-    " with Metropolis weights": ", Metropolis",
-    " with doubly stochastic weights": ", doubly stochastic",
-    " of the prepared signals": ", preprocessed",
-    "centralised linear least squares on all stations": "central least squares",
-    ", with a constant": " + constant",
-    "centralised Wiener": "central Wiener",
-    "mean of the hour over stations + station offset": "hourly mean + offset",
-    "Wiener filter of each neighbourhood": "local Wiener filter",
-    "mean of the training ratings": "mean rating",
-    "ridge regression on the user's centred ratings": "ridge regression",
-}
 
 
 @dataclass(frozen=True)
@@ -129,23 +114,6 @@ class Variant:
         """Position in tables: the paper's order, then others by name, each by hops."""
         position = list(STYLES).index(self.method) if self.method in STYLES else len(STYLES)
         return position, self.method, -1 if self.hops is None else self.hops
-
-
-def short_names(lines: Any) -> dict[str, str]:
-    """Names of baselines for figures; one that would be another's, too, stays as it is.
-
-    Example:
-        >>> short_names(["least-squares filter of order 5 with Metropolis weights"])
-        {'least-squares filter of order 5 with Metropolis weights': 'LS filter, order\\xa05, Metropolis'}
-    """
-    found = {}
-    for line in lines:
-        name = str(line)
-        for long, short in SHORT.items():
-            name = name.replace(long, short)
-        found[line] = name
-    names = list(found.values())
-    return {line: drawable(name if names.count(name) == 1 else str(line)) for line, name in found.items()}
 
 
 def title_of(dataset: Any) -> str:
@@ -184,45 +152,3 @@ def spread(mean: float, std: float, digits: int, *, small: bool = False) -> str:
     small = small and abs(mean) < least and not std >= least  # beside a number with these decimals, 0.0 stays 0.0
     first = format_number(mean, digits, small=small)
     return first if math.isnan(std) else f"{first} ± {format_number(std, digits, small=small)}"
-
-
-def drawable(text: str) -> str:
-    """Text that the font has letters for, and that matplotlib does not read as an instruction to hide it."""
-    from matplotlib.font_manager import findfont, get_font
-
-    known = get_font(findfont(FONT)).get_charmap()
-    shown = "".join(letter if ord(letter) in known else "?" for letter in text)
-    return f" {shown}" if shown.startswith("_") else shown
-
-
-def dark_rules() -> str:
-    """The style sheet that turns light figures into dark ones where the reader prefers that."""
-    # The colours stay written at each shape, so programs that know no style sheets show the figure as drawn. The rules
-    # name no ancestor: markers are copies made by <use>, inside of which a rule sees nothing around them.
-    rules = (
-        f'[style*="{role}: {light}"] {{ {role}: {dark} !important }}'
-        for light, dark in ON_DARK.items()
-        for role in ("fill", "stroke")
-    )
-    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
-
-
-def light_and_dark(svg: str, *, name: str, title: str, alt: str) -> tuple[str, str]:
-    """An SVG as a file, on a ground of its own for pages of any colour, and as an element of a page.
-
-    Both are in the fonts of the reader's system, and the names in them begin with ``name``. ``title`` says what is
-    shown, ``alt`` what a reader who does not see it should know.
-    """
-
-    def adapt(tag: re.Match[str]) -> str:
-        named = re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{name}-", tag.group())
-        return re.sub(r"font-family: [^;\"]*", f"font-family: {FONTS}", named)
-
-    svg = re.sub(r"<style[^>]*>.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    opening, end, body = re.sub(r"<[^>]+>", adapt, svg).partition(">")
-    words = f"<title>{escape(title)}</title><desc>{escape(alt)}</desc>"
-    rules = f'<style type="text/css">*{{{JOINS}}} {dark_rules()}</style>'
-    ground = f'<rect width="100%" height="100%" style="fill: {WHITE}"/>'
-    file = f'<?xml version="1.0" encoding="utf-8"?>\n{opening}{end}{words}{rules}{ground}{body}'
-    box = opening.partition('viewBox="')[2].partition('"')[0]
-    return file, f'<svg viewBox="{box}" role="img" aria-label="{escape(alt)}">' + body.replace("xlink:href", "href")

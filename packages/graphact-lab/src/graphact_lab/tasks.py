@@ -12,13 +12,13 @@ from graphact_lab.data.sources import DATASETS, DataFile
 from graphact_lab.experiments.consensus.task import consensus, consensus_tasks
 from graphact_lab.experiments.denoising.task import denoising, denoising_tasks, with_local_estimate
 from graphact_lab.experiments.flocking import world as flocking
-from graphact_lab.experiments.recommendation.films import FillIn, film_graph
+from graphact_lab.experiments.recommendation.films import film_graph
 from graphact_lab.experiments.recommendation.task import FILMS, centered_by_user, recommendation, recommendation_tasks
 from graphact_lab.experiments.source_localization.task import source_localization, source_localization_tasks
 from graphact_lab.job_progress import show_progress
 from graphact_lab.preparation import prepared
 
-__all__ = ["DATASETS", "FILMS", "DataError", "DataFile", "FileStatus", "FillIn", "Progress", "Ratings", "Task"]
+__all__ = ["DATASETS", "FILMS", "DataError", "DataFile", "FileStatus", "Progress", "Ratings", "Task"]
 __all__ += ["Temperatures", "baselines", "centered_by_user", "check", "consensus", "consensus_tasks", "data_directory"]
 __all__ += ["denoising", "denoising_tasks", "fetch", "film_graph", "flocking", "locate", "loss_of", "metric_of"]
 __all__ += ["prepared", "prepared_baselines", "read_molene", "read_movielens", "recommendation"]

@@ -1,6 +1,6 @@
 """Running, and stopping by hand."""
 
-import os
+import math
 import signal
 from dataclasses import replace
 
@@ -9,7 +9,6 @@ import pytest
 from graphact.training import TrainingSettings
 from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.job_progress import JobWatcher
-from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 
@@ -19,54 +18,34 @@ PROTOCOL = replace(
 
 
 class Stopper(JobWatcher):
-    """Notes the epochs; sends a signal after one of them."""
+    """Notes the epochs; sends Ctrl-C after one of them."""
 
-    def __init__(self, after=None, times=1):
-        self.after, self.times, self.epochs = after, times, []
+    def __init__(self, after=None):
+        self.after, self.epochs = after, []
 
     def epoch(self, epoch):
         self.epochs.append(epoch)
         if epoch == self.after:
-            for _ in range(self.times):
-                os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
 
 
-def run(folder, watcher):
-    store = Store(folder)
-    store.create("test")
-    run_protocol(PROTOCOL, store, watcher=watcher, checkpoint_seconds=float("inf"))
-    (job,) = jobs_of(PROTOCOL, 0)
-    return [(row["value"], row["validation"], row["weights"]) for row in store.rows() if row["method"] == job.method]
+def test_a_stopped_run_resumes_from_its_checkpoint(tmp_path):
+    def run(folder, watcher, seconds=0.0):
+        rows = rows_of(tmp_path / folder, PROTOCOL, watcher=watcher, checkpoint_seconds=seconds)
+        return [(row["value"], row["validation"], row["weights"]) for row in rows if row["method"] == "relu"]
 
-
-@pytest.fixture
-def interruptible():
-    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_stop_writes_a_last_checkpoint(tmp_path):
-    undisturbed = run(tmp_path / "undisturbed", JobWatcher())
-    stopped, resumed = Stopper(after=3), Stopper()
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "stopped", stopped)
-    assert stopped.epochs == [1, 2, 3, 4]
-    assert len(list((tmp_path / "stopped" / "checkpoints").glob("*.safetensors"))) == 1
-    assert run(tmp_path / "stopped", resumed) == undisturbed
-    assert resumed.epochs == [5, 6]
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_the_second_stop_is_at_once(tmp_path):
-    stopped = Stopper(after=3, times=2)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, stopped)
-    assert stopped.epochs == [1, 2, 3]
-    assert not list((tmp_path / "checkpoints").glob("*.safetensors"))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal, also in the background
+    try:
+        undisturbed = run("undisturbed", JobWatcher())
+        for seconds, expected in ((0.0, [5, 6]), (math.inf, [1, 2, 3, 4, 5, 6])):
+            stopped, resumed = Stopper(after=4), Stopper()
+            with pytest.raises(KeyboardInterrupt):
+                run(str(seconds), stopped, seconds)
+            assert stopped.epochs == [1, 2, 3, 4]
+            assert run(str(seconds), resumed) == undisturbed
+            assert resumed.epochs == expected
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def rows_of(folder, protocol, seed=0, **options):

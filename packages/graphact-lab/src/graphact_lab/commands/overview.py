@@ -8,7 +8,7 @@ from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
 from graphact_lab.commands.run import DATA
 from graphact_lab.data.sources import DATA_SETS
-from graphact_lab.descriptions import BENCHMARKS, EVERY_EXPERIMENT, EXPERIMENTS, find_experiment
+from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, find_experiment
 from graphact_lab.protocols import jobs_of
 
 PARTS = ("datasets", "experiments")
@@ -30,7 +30,8 @@ EXPERIMENT_LINES = {
 )
 def list_all(options: argparse.Namespace) -> int:
     """List data sets and experiments, each with a line."""
-    shown = {part: entries for part, entries in catalogue().items() if options.part in (None, part.replace(" ", ""))}
+    known = {"data sets": dict(DATA_SETS), "experiments": EXPERIMENT_LINES}
+    shown = {part: entries for part, entries in known.items() if options.part in (None, part.replace(" ", ""))}
     if options.json:
         return print_json(shown)
     lines = []
@@ -62,14 +63,6 @@ def presets() -> list[str]:
         counts = f"{len(settings.jobs):6d} {models:7d} {epochs:7d}"
         lines.append(f"{flocking.NAME:21s} {settings.preset:7s} {settings.preset:21s} {counts}")
     return lines
-
-
-def catalogue() -> dict[str, dict[str, str]]:
-    """Return a line for each data set and experiment."""
-    return {
-        "data sets": dict(DATA_SETS),
-        "experiments": {name: EXPERIMENT_LINES[name] for name in EVERY_EXPERIMENT},
-    }
 
 
 @command(

@@ -18,18 +18,14 @@ REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 def write_report(
     rows: Iterable[Mapping[str, Any]], directory: str | os.PathLike[str], *, command: str | None = None
 ) -> Path:
-    """Write a report on results: a page, its tables as Markdown and CSV, its figures as PNG and SVG.
+    """Write ``report.html``, ``tables/`` as Markdown and CSV, ``figures/`` as PNG and SVG; return the page's path.
 
-    The same rows, in whatever order, give the same files byte by byte. Each file is complete or, if writing was
-    interrupted, as it was before; the page comes last.
+    The same rows, in whatever order, give the same files byte by byte. The page is written last.
 
     Args:
         rows: the results; :mod:`graphact_lab.report.rows` describes what a row holds.
-        directory: where to write ``report.html``, ``tables/`` and ``figures/``.
+        directory: where to write.
         command: the command that made the results, to be shown in the report.
-
-    Returns:
-        The path of the page.
 
     Raises:
         ValueError: there are no rows, a row is not as described, a run occurs twice, or two protocols share a name.
@@ -37,14 +33,14 @@ def write_report(
         ModuleNotFoundError: jinja2, matplotlib or pandas is not installed.
     """
     require("reports need", *REPORT_PACKAGES)
-    from graphact_lab.report.write import write_files
+    from graphact_lab.report.page import write_files
 
     return write_files(rows, Path(directory), command)
 
 
 def terminal_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The main table of each experiment, preset and protocol, aligned for a terminal; raises as a report does."""
-    require("reports need", "jinja2", "pandas")
-    from graphact_lab.report.write import terminal_text
+    """Return the main table of each experiment, preset and protocol as aligned Markdown; raises as a report does."""
+    require("reports need", "pandas")
+    from graphact_lab.report.page import main_tables
 
-    return terminal_text(rows)
+    return main_tables(rows)

@@ -11,7 +11,7 @@ keys. Further keys are passed over, and None is the same as no key.
 - ``parameters``, ``exchanges``: what a network learns, and how often neighbours exchange for each of its answers.
 - ``condition``: nothing, or the condition of the experiment with its level, such as ``{"snr_db": 3.0}``.
 - ``graph``, ``split``, ``node``, ``realization``, ``seed``: which replica it is.
-- ``beta`` by layer, ``weights`` by layer, hop and feature: what the activation learned.
+- ``beta``, ``weights``: what the activation learned; a report does not read them.
 - ``settings``: whatever else decided the result, such as the learning rate, by name.
 - ``graphact``, ``torch``, ``device``, ``seconds``, ``finished``: with what, where, how long, until when.
 """
@@ -23,57 +23,47 @@ from typing import Any
 import pandas as pd
 
 from graphact._checks import check_choice, check_integer, check_number
-from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, find_experiment
+from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
 from graphact_lab.selection import tuning_score
 from graphact_lab.statistics import REPLICA, Summary, summarize
 from graphact_lab.style import Variant
 
 TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
-COUNTS = ("hops", "features", "order", *REPLICA, "best_epoch", "epochs", "parameters", "exchanges")
-NUMBERS = {"value": math.nan, "validation": math.nan, "seconds": 0.0}
+COUNTS = ("hops", "features", "order", *REPLICA, "epochs", "parameters", "exchanges")
 SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
 
 
 def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """One checked row; ``name`` is how messages call it.
+    """Return a row as a checked run; ``name`` is how messages call it.
 
-    Besides the keys of its row, a run has ``given`` (its settings as the row has them, where ``settings`` are words),
-    ``level`` (of its condition), ``replica`` (what tells it from the others of
-    its cell), ``tuning`` (its score on splits that are not reported) and ``work`` (computed in one go: a network
-    whatever it is tested under, or all baselines of a replica).
+    A run has the ``level`` of its condition, its ``replica``, which tells it from the others of its cell, and
+    ``tuning``, its score on splits that are not reported.
     """
     values = {key: value for key, value in row.items() if value is not None}
     if missing := sorted({"experiment", *TEXTS, "kind", "metric"} - values.keys()):
         raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")
-    experiment = check_choice(f"{name}['experiment']", values["experiment"], (*EXPERIMENTS, *BENCHMARKS))
+    described = find_experiment(
+        check_choice(f"{name}['experiment']", values["experiment"], (*EXPERIMENTS, *BENCHMARKS))
+    )
     kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
-    described = find_experiment(experiment)
     check_choice(f"{name}['metric']", values["metric"], (described.measure.metric, *described.measure.also))
-    run: dict[str, Any] = {"experiment": experiment, "kind": kind}
+    run: dict[str, Any] = {"experiment": described.name, "kind": kind}
     for key in (*TEXTS, *PROVENANCE):
         run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None
     for key in COUNTS:
         run[key] = check_integer(f"{name}[{key!r}]", values[key], minimum=0) if key in values else None
         if kind == "model" and run[key] is None and key in described.needed:
-            raise ValueError(f"{name}[{key!r}] must be an integer for a model of {experiment}, got None")
-    for key, usual in NUMBERS.items():
-        run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, usual), depth=0)
-    for key, depth in (("beta", 1), ("weights", 3)):
-        run[key] = check_numbers(f"{name}[{key!r}]", values.get(key, ()), depth=depth)
+            raise ValueError(f"{name}[{key!r}] must be an integer for a model of {described.name}, got None")
+    for key in ("value", "validation"):
+        run[key] = check_number(f"{name}[{key!r}]", values.get(key, math.nan))
     for key in ("condition", "settings"):
-        if not isinstance(value := values.setdefault(key, {}), Mapping):
-            raise TypeError(f"{name}[{key!r}] must be a mapping, got {value!r} of type {type(value).__name__}")
-    run["given"] = dict(values["settings"])
-    run["settings"] = tuple(sorted((str(key), in_words(value)) for key, value in values["settings"].items()))
-    run["level"] = check_condition(f"{name}['condition']", values["condition"], described.variation, experiment)
+        run[key] = values.get(key, {})
+        if not isinstance(run[key], Mapping):
+            raise TypeError(f"{name}[{key!r}] must be a mapping, got {run[key]!r} of type {type(run[key]).__name__}")
+    run["level"] = check_condition(f"{name}['condition']", run.pop("condition"), described)
     run["replica"] = tuple(run[key] for key in REPLICA)
-    tuned = tuning_score([row])
-    run["tuning"] = math.nan if tuned is None else tuned
-    retrained = described.variation is not None and described.variation.retrained
-    tested_again = {"realization"} if retrained else {"realization", "level"}
-    ignored = tested_again if kind == "model" else {"method", "hops", "features", "order"}
-    run["work"] = repr([run[key] for key in (*SETTING, *REPLICA) if key not in ignored])
+    run["tuning"] = tuning_score([row])
     return run
 
 
@@ -83,23 +73,21 @@ def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     if not runs:
         raise ValueError("rows must hold at least one result, got none; run an experiment first")
     runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
-    return pd.DataFrame(runs, dtype=object).astype(dict.fromkeys(NUMBERS, float))
+    return pd.DataFrame(runs, dtype=object).astype(dict.fromkeys(("value", "validation", "tuning"), float))
 
 
 def gather(runs: pd.DataFrame) -> pd.DataFrame:
-    """Group runs into cells: setting, label of their line, summary, and values, replicas and parameters of the runs."""
+    """Group runs into cells: setting, label of their line, summary, and values and replicas of the runs."""
     for run in runs[runs.duplicated([*SETTING, *REPLICA])].to_dict("records"):
         words = ", ".join(f"{name} {run[name]!r}" for name in (*SETTING, *REPLICA))
         raise ValueError(f"rows must hold every run once, got two of {words}")
     cell = runs.groupby(SETTING, dropna=False, sort=False).ngroup()
     cells = runs.loc[~cell.duplicated(), SETTING].reset_index(drop=True)
-    for name in ("value", "validation", "replica", "beta", "weights"):
+    for name in ("value", "replica"):
         cells[name] = runs[name].groupby(cell).agg(tuple)
-    for name in ("parameters", "exchanges", "seconds"):
-        cells[name] = runs[name].groupby(cell).first()
-    cells["tuning"] = runs.tuning.astype(float).groupby(cell).max()  # of which one row of a cell tells
+    cells["tuning"] = runs.tuning.groupby(cell).max()  # of which one row of a cell tells
+    cells["validation"] = runs.validation.groupby(cell).agg(lambda values: summarize(values).mean)
     cells[list(Summary._fields)] = [summarize(values) for values in cells.value]
-    cells["validation"] = [summarize(values).mean for values in cells.validation]
     names = zip(cells.kind, cells.method, cells.hops, strict=True)
     cells["line"] = [Variant(method, hops).label if kind == "model" else method for kind, method, hops in names]
     return cells
@@ -113,32 +101,14 @@ def check_text(name: str, value: Any) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
-def check_numbers(name: str, value: Any, *, depth: int) -> Any:
-    """Return lists nested ``depth`` deep as tuples of floats; None among the numbers, as JSON writes NaN, is NaN."""
-    if depth == 0:
-        return math.nan if value is None else check_number(name, value)
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"{name} must be a list of numbers, {depth} deep, got {value!r}")
-    return tuple(check_numbers(name, item, depth=depth - 1) for item in value)
-
-
-def check_condition(name: str, value: Mapping[Any, Any], known: Any, experiment: str) -> float | str | None:
+def check_condition(name: str, value: Mapping[Any, Any], experiment: Experiment) -> float | str | None:
     """Return the level of the condition that the experiment knows, None where the row has none."""
-    keys = set(value)
+    known, keys = experiment.variation, set(value)
     if known and known.is_text:
         if keys != {known.name}:
             raise ValueError(f"{name} must name the {known.name} and nothing else, got {dict(value)}")
         return check_text(f"{name}[{known.name!r}]", str(value[known.name]))
     if keys - {known and known.name}:
-        expected = f"be empty{f' or hold {known.name!r}' if known else ''} in {experiment}"
+        expected = f"be empty{f' or hold {known.name!r}' if known else ''} in {experiment.name}"
         raise ValueError(f"{name} must {expected}, got {dict(value)}")
-    return check_number(f"{name}[{known.name!r}]", value[known.name]) if keys else None
-
-
-def in_words(value: Any) -> str:
-    """A JSON value as a reader would write it."""
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    if isinstance(value, list | tuple):
-        return ", ".join(map(in_words, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return check_number(f"{name}[{known.name!r}]", value[known.name]) if known and keys else None

@@ -165,27 +165,12 @@ def test_validation_and_test_hours_influence_nothing_but_themselves(task, part):
     assert torch.equal(before.inputs, only_targets.inputs)
 
 
-def test_the_same_task_gives_the_same_samples_bit_for_bit(task):
-    first, second = with_local_estimate(task), with_local_estimate(task)
-    assert torch.equal(first.inputs, second.inputs)
-    assert torch.equal(first.targets, second.targets)
-
-
 @pytest.mark.parametrize("changes", [{"split": 2}, {"seed": 3}])
 def test_other_splits_and_seeds_have_other_copies(task, changes):
     other = with_local_estimate(replace(task, details={**task.details, **changes}))
     made = with_local_estimate(task)
     assert torch.equal(made.inputs[:HOURS], other.inputs[:HOURS])
     assert not torch.isclose(made.inputs[HOURS:, :, NOISY], other.inputs[HOURS:, :, NOISY]).all(dim=1).any()
-
-
-def test_the_given_task_and_its_graph_stay_as_they_are(task):
-    inputs, targets = task.inputs.clone(), task.targets.clone()
-    made = with_local_estimate(task)
-    assert torch.equal(task.inputs, inputs)
-    assert torch.equal(task.targets, targets)
-    assert made.graph is task.graph
-    assert (made.name, made.node, made.out_features, made.loss, made.metric) == ("denoising", None, 1, "mse", "rmse")
 
 
 def test_single_precision_is_double_precision_rounded(task):
@@ -195,9 +180,15 @@ def test_single_precision_is_double_precision_rounded(task):
     assert_near(single.targets, double.targets)
 
 
-def test_details_say_what_was_done(task):
-    details = with_local_estimate(task, copies=3).details
-    assert json.loads(json.dumps(details)) == {
+def test_the_given_task_stays_and_details_say_what_was_done(task):
+    inputs, targets = task.inputs.clone(), task.targets.clone()
+    made, again = with_local_estimate(task, copies=3), with_local_estimate(task, copies=3)
+    assert torch.equal(made.inputs, again.inputs)
+    assert torch.equal(task.inputs, inputs)
+    assert torch.equal(task.targets, targets)
+    assert made.graph is task.graph
+    assert (made.name, made.node, made.out_features, made.loss, made.metric) == ("denoising", None, 1, "mse", "rmse")
+    assert json.loads(json.dumps(made.details)) == {
         **task.details,
         "local_estimate": True,
         "noisy_copies": 3,

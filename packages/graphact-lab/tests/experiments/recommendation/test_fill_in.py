@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphact_lab.experiments.recommendation.films import filled_in, film_biases
+from graphact_lab.experiments.recommendation.films import FillIn, filled_in, film_biases
 from graphact_lab.experiments.recommendation.task import Options, audience, on_split
 from graphact_lab.tasks import (
-    FillIn,
     Ratings,
     baselines,
     centered_by_user,
@@ -232,24 +231,6 @@ def test_what_needs_ratings_as_they_are_refuses_filled_in_ones(ratings):
             function(make(ratings))
 
 
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
-        ({"neighbors": 0}, ValueError, "neighbors must be at least 1, got 0"),
-        ({"neighbors": 2.5}, TypeError, "neighbors must be an integer, got 2.5"),
-        ({"min_co_raters": 1}, ValueError, "min_co_raters must be at least 2, got 1"),
-        ({"film_shrinkage": 0}, ValueError, "film_shrinkage must be a finite number above 0, got 0"),
-        ({"user_shrinkage": -1.0}, ValueError, "user_shrinkage must be a finite number above 0, got -1"),
-        ({"similarity_shrinkage": "100"}, TypeError, "similarity_shrinkage must be a number, got '100'"),
-        ({"power": float("nan")}, ValueError, "power must be a finite number above 0, got nan"),
-        ({"damping": 0.0}, ValueError, "damping must be a finite number above 0, got 0"),
-    ],
-)
-def test_settings_are_checked(settings, error, message):
-    with pytest.raises(error, match=message):
-        FillIn(**settings)
-
-
 def test_more_neighbors_than_films(ratings):
     with pytest.raises(ValueError, match="neighbors must be at most the number of films, 15, got 16"):
         make(ratings, replace(SETTINGS, neighbors=16))
@@ -270,7 +251,7 @@ def test_nobody_to_learn_from():
             "similarity must be left as it is where inputs are filled in.*got 'co-rated-variance'",
         ),
         ({"inputs": "filled in", "neighbors": 20}, "neighbors must be left as it is.*got 20"),
-        ({"inputs": FillIn(), "min_co_raters": 5}, "min_co_raters must be left as it is.*got 5"),
+        ({"inputs": "filled in", "min_co_raters": 5}, "min_co_raters must be left as it is.*got 5"),
     ],
 )
 def test_options_that_do_not_go_together(make_tasks, options, message):
@@ -292,6 +273,6 @@ def test_the_real_ratings(real_data):
         alone.append(metric_of("rmse", offset.expand(task.test.numel(), 1), task.targets[task.test]).item())
     # made by a program that shares no code with this one but the splits; a constant reaches 0.9
     assert alone == pytest.approx([0.5613, 0.6646], abs=2e-4)
-    single = recommendation("return-of-the-jedi", 1, **{**options, "inputs": FillIn()})
+    single = recommendation("return-of-the-jedi", 1, **options)
     assert torch.equal(single.inputs, tasks[1].inputs)
     assert torch.equal(single.targets, tasks[1].targets)

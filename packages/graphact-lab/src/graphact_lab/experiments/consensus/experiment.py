@@ -66,44 +66,24 @@ QUICK = replace(
 )
 
 
-def shown_under_losses(at_levels: "pd.DataFrame", cells: "pd.DataFrame") -> "list[pd.DataFrame]":
-    """The networks of each method at one filter order for all, at every level, and baselines.
+def shown_under_losses(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the networks with the most features at one filter order for all, at every level, and baselines.
 
-    Of the orders at which every method was run with lost links, it is the one with the lowest mean error; where there
-    is no such order, each method has its own. Other settings (hops, features) are the best of the method. Errors are
-    those on validation samples without loss; where they are not known for all, on test samples there; where those are
-    not known either, the mean test error over the levels. Baselines that were tested with lost links stand at their
-    levels; the best of each other kind, on the whole graph, at all of them.
+    Of the orders at which most networks were run with lost links, it is the one with the lowest mean error on
+    validation samples. Baselines that were tested with lost links stand at their levels; the best of each other kind,
+    on the whole graph, at all of them.
     """
-    methods: list[dict[int, tuple[float, list[int]]]] = []  # by order, the error and the cells of the best setting
-    for _, method in at_levels[at_levels.kind == "model"].groupby("method", sort=False):
-        keys = [method[key].map(lambda value: value or 0) for key in ("order", "hops", "features")]
-        settings = [setting for _, setting in method.groupby(keys) if (setting.column != NO_LOSS).any()]
-        criteria = [
-            [setting[setting.column == NO_LOSS]["validation"].mean() for setting in settings],
-            [setting[setting.column == NO_LOSS]["mean"].mean() for setting in settings],
-            [setting["mean"].fillna(math.inf).mean() for setting in settings],
-        ]
-        errors = next(values for values in criteria if not any(map(math.isnan, values)))
-        best: dict[int, tuple[float, list[int]]] = {}
-        for error, setting in zip(errors, settings, strict=True):
-            order = int(setting.order.iloc[0] or 0)
-            best[order] = min(
-                best.get(order, (math.inf, [])), (error, setting.index.tolist()), key=lambda pair: pair[0]
-            )
-        methods += [best] if best else []
-    common = set.intersection(*map(set, methods)) if methods else set()
-    if common:
-        chosen = min(sorted(common), key=lambda order: sum(best[order][0] for best in methods))
-        methods = [{chosen: best[chosen]} for best in methods]
-    shown = [index for best in methods for index in min(best.values(), key=lambda pair: pair[0])[1]]
-    simple = cells[cells.kind == "baseline"]
+    import pandas as pd
+
+    networks, simple = cells[cells.kind == "model"], cells[cells.kind == "baseline"]
+    networks = networks[networks.features == networks.features.max()]
+    lossy = networks[networks.column != NO_LOSS].groupby("order").line.nunique()
+    errors = networks[networks.column == NO_LOSS].groupby("order").validation.mean()
+    order = min(lossy.index, key=lambda order: (-lossy[order], errors.get(order, math.inf)), default=None)
     is_tested = simple.method.isin(simple[simple.level.notna()].method)
-    tested, others = simple[is_tested], simple[~is_tested]
-    whole = others.sort_values("mean", kind="stable").drop_duplicates("method")
+    whole = simple[~is_tested].sort_values("mean", kind="stable").drop_duplicates("method")
     whole = whole.assign(column=None, line=whole.line + ", no link lost")
-    at_level = tested.assign(column=tested.level.astype(float).fillna(NO_LOSS).astype(object))
-    return [at_levels.loc[shown].astype({"column": object}), whole, at_level]
+    return pd.concat([networks[networks.order == order], whole, simple[is_tested]])
 
 
 EXPERIMENT = Experiment(
@@ -125,23 +105,14 @@ EXPERIMENT = Experiment(
     prepared_baselines=Imported("graphact_lab.experiments.consensus.task:prepared_baselines"),
     evaluate_conditions=Imported("graphact_lab.experiments.consensus.task:under_link_loss"),
     evaluate_baselines=Imported("graphact_lab.experiments.consensus.task:baselines_under_link_loss"),
-    content=partial(
-        Imported("graphact_lab.report.content:sweeps"),
+    make_tables=partial(
+        Imported("graphact_lab.report.sections:sweeps"),
         usual_level=NO_LOSS,
         shown=shown_under_losses,
-        orders=(
-            "Figure 2a",
-            "Mean over graphs and splits.",
-        ),
-        levels=(
-            "Figure 2b",
-            "All methods at one filter order, the one with the lowest validation error on average, on graphs that lost "
-            "each link with the given probability.",
-        ),
-        title="error over lost links",
+        exhibits=("Figure 2a", "Figure 2b"),
         axis="Probability that a link is lost",
         column="p = {}",
-        headline="best",
+        is_best_told=True,
     ),
     variation=Variation("loss_probability", retrained=False),
     needed=("features", "order"),

@@ -72,14 +72,15 @@ QUICK = replace(
 )
 
 
-def shown_under_noise(at_levels: "pd.DataFrame", _: "pd.DataFrame") -> "list[pd.DataFrame]":
-    """Networks with the most features and the lowest order that were run at several noise levels, and baselines."""
-    is_model = at_levels.kind == "model"
-    swept = at_levels[is_model & (at_levels.column != PAPER_SNR)]
-    swept = swept[swept.features == swept.features.max()]
-    order = swept.order.min()
-    networks = is_model & (at_levels.order == order) & at_levels.features.isin(swept.features)
-    return [at_levels[networks | (~is_model & (at_levels.order.isna() | (at_levels.order == order)))]]
+def shown_under_noise(cells: "pd.DataFrame") -> "pd.DataFrame":
+    """Return networks with the most features and the lowest order that were run at several levels, and baselines."""
+    is_model = cells.kind == "model"
+    swept = cells[is_model & (cells.column != PAPER_SNR)]
+    order, features = swept.order.min(), swept.features.max()
+    return cells[
+        (is_model & (cells.order == order) & (cells.features == features))
+        | (~is_model & (cells.order.isna() | (cells.order == order)))
+    ]
 
 
 EXPERIMENT = Experiment(
@@ -100,22 +101,13 @@ EXPERIMENT = Experiment(
     ),
     baselines=Imported("graphact_lab.experiments.denoising.task:baselines"),
     prepared_baselines=Imported("graphact_lab.experiments.denoising.task:prepared_baselines"),
-    content=partial(
-        Imported("graphact_lab.report.content:sweeps"),
+    make_tables=partial(
+        Imported("graphact_lab.report.sections:sweeps"),
         usual_level=PAPER_SNR,
         shown=shown_under_noise,
-        orders=(
-            "Figure 2c",
-            "Signal-to-noise ratio 3 dB, the largest number of features. Mean over splits.",
-        ),
-        levels=(
-            "Figure 2d",
-            "The lowest filter order. Mean over splits.",
-        ),
-        title="error over the noise",
+        exhibits=("Figure 2c", "Figure 2d"),
         axis="Signal-to-noise ratio (dB)",
         column="{} dB",
-        references=("fir", "relu"),
     ),
     variation=Variation("snr_db"),
     needed=("features", "order"),

@@ -15,7 +15,7 @@ from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.fleets.active import in_parts
 from graphact_lab.fleets.graphs import GraphFleet
 from graphact_lab.protocols import TrainingJob, run_seed
-from graphact_lab.selection import Point, TrainingTrial, grid, nested
+from graphact_lab.selection import TrainingTrial, grid, nested_rows, network_row
 from graphact_lab.splits import Split
 
 PARTITIONS = 2  # ways to deal the graphs into batches, which take turns
@@ -90,38 +90,28 @@ def train_trials(
 
 
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
-    """The rows of an activation on one set: nested selection, and apart from it the optimistic protocol."""
-    protocol, data = job.protocol, data_of(job.condition["dataset"], directory)
-    points = grid(protocol.rates, protocol.decays, protocol.dropouts)
-    tuning = range(protocol.tuning_splits)
-    reporting = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
+    """Return the rows of an activation on one set: nested selection, and apart from it the optimistic protocol."""
+    data = data_of(job.condition["dataset"], directory)
 
     def train(trials: Sequence[TrainingTrial]) -> FleetResult:
         return train_trials(job, trials, [data.split(trial.replica) for trial in trials], device, directory)[0]
 
-    outcomes, validation = nested(train, points, tuning, reporting)
-    network = make_network(job, data, reporting[0])
-    common = {
-        "metric": "accuracy",
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "exchanges": network.exchanges,
-        "beta": None,
-        "weights": None,
-    }
-    rows = [{**common, **outcome.row()} for outcome in outcomes]
-    rows[0]["tuning"] = validation  # of each grid point on each fold
-    if protocol.task_options["optimistic"]:
-        rows += [{**common, **row} for row in optimistic_rows(job, data, points, reporting, device, directory)]
+    network = make_network(job, data, job.protocol.tuning_splits)
+    rows = nested_rows(job, train, network, "accuracy")
+    if job.protocol.task_options["optimistic"]:
+        common = network_row(network, "accuracy")
+        rows += [common | row for row in optimistic_rows(job, data, device, directory)]
     return rows
 
 
-def optimistic_rows(
-    job: TrainingJob, data: GraphSet, points: Sequence[Point], folds: Sequence[int], device: str, directory: Path | None
-) -> list[dict[str, Any]]:
+def optimistic_rows(job: TrainingJob, data: GraphSet, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Return the rows that the field usually reports: of the grid point and epoch that are best on the held-out folds.
 
     Models train on all other folds, validation graphs included; what is chosen on a fold is reported on it.
     """
+    protocol = job.protocol
+    points = grid(protocol.rates, protocol.decays, protocol.dropouts)
+    folds = range(protocol.tuning_splits, protocol.tuning_splits + protocol.splits)
     trials = [TrainingTrial(point, fold) for point in points for fold in folds]
     parts = [data.split(trial.replica) for trial in trials]
     splits = [Split(torch.cat([part.train, part.validation]).sort().values, *part[1:]) for part in parts]

@@ -191,7 +191,7 @@ EXPERIMENT = Experiment(
     default_protocol="gcn",
     run_job=Imported("graphact_lab.experiments.node_classification.task:run_job"),
     datasets=lambda protocol: sorted({source_of(condition["dataset"]) for condition in protocol.conditions}),
-    content=partial(Imported("graphact_lab.report.benchmark:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")),
+    make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")),
     variation=Variation("dataset", is_text=True, levels=tuple(OVERLAP)),
     needed=("features", "split"),
     task_options=(

@@ -106,8 +106,8 @@ EXPERIMENT = Experiment(
     baselines=Imported("graphact_lab.experiments.recommendation.task:baselines"),
     prepared_baselines=Imported("graphact_lab.experiments.recommendation.task:prepared_baselines"),
     # For each number of features and filter order; other films go by their number or name
-    content=partial(
-        Imported("graphact_lab.report.content:comparison"),
+    make_tables=partial(
+        Imported("graphact_lab.report.sections:comparison"),
         exhibit="Table 2",
         title="recommendation",
         column="level",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphact._checks import check_choice, check_integer, check_positive
+from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 
 Matrix = NDArray[np.float64]
@@ -105,32 +105,15 @@ def largest_of_each_row(matrix: Matrix, keep: int) -> Matrix:
 
 @dataclass(frozen=True)
 class FillIn:
-    """Settings of filling in films that a user did not rate. The defaults were chosen on validation users.
+    """Settings of filling in films that a user did not rate, chosen on validation users."""
 
-    Attributes:
-        film_shrinkage: strength that draws film biases to 0, in ratings.
-        user_shrinkage: strength that draws user biases to 0, in ratings.
-        similarity_shrinkage: strength that draws similarities to 0, in common raters.
-        min_co_raters: films with fewer common raters are not similar.
-        neighbors: how many of the most similar films of each film stay connected with it.
-        power: exponent of similarities as weights; a large one listens to the most similar films only.
-        damping: constant in the denominator of a filled-in value, in units of weight; it draws to 0 what few or hardly
-            similar films say.
-    """
-
-    film_shrinkage: float = 5.0
-    user_shrinkage: float = 40.0
-    similarity_shrinkage: float = 100.0
-    min_co_raters: int = 10
-    neighbors: int = 50
-    power: float = 3.0
-    damping: float = 0.027
-
-    def __post_init__(self) -> None:
-        check_integer("min_co_raters", self.min_co_raters, minimum=2)
-        check_integer("neighbors", self.neighbors, minimum=1)
-        for name in ("film_shrinkage", "user_shrinkage", "similarity_shrinkage", "power", "damping"):
-            check_positive(name, getattr(self, name))
+    film_shrinkage: float = 5.0  # draws film biases to 0, in ratings
+    user_shrinkage: float = 40.0  # draws user biases to 0, in ratings
+    similarity_shrinkage: float = 100.0  # draws similarities to 0, in common raters
+    min_co_raters: int = 10  # films with fewer common raters are not similar
+    neighbors: int = 50  # most similar films of each film that stay connected with it
+    power: float = 3.0  # of similarities as weights; a large one listens to the most similar films only
+    damping: float = 0.027  # in units of weight; draws to 0 what few or hardly similar films say
 
 
 class FilledIn(NamedTuple):

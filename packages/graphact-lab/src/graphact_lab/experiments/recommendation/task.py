@@ -70,17 +70,9 @@ def recommendation(
     split: int = 0,
     seed: int = 0,
     *,
-    similarity: str = "pearson",
-    neighbors: int = 10,
-    min_co_raters: int = 10,
-    inputs: str | FillIn = "as rated",
-    graph_from: str = "all but test users",
-    aside: str = "no",
-    test_fraction: float = 0.1,
-    validation_fraction: float = 0.1,
     directory: PathLike | None = None,
     download: bool = True,
-    dtype: torch.dtype = torch.float32,
+    **options: Any,
 ) -> Task:
     """Predict the ratings of one film (section 4.4 of the paper, MovieLens 100K).
 
@@ -97,35 +89,29 @@ def recommendation(
     user's bias + the residual of each rating, and a weighted mean of the residuals of similar films for films not
     rated. The target is the rating minus the one that filling in alone expects (mean + film bias + user bias +
     filled-in residual), so errors are still in units of the rating scale, and an answer of 0 is the expected rating.
-    The loss is the squared error. Biases of films, similarities and graph (see :class:`~graphact_lab.tasks.FillIn`)
-    come from all users who are neither test nor validation users; a user's own bias does not know the target.
+    The loss is the squared error. Biases of films, similarities and graph come from all users who are neither test nor
+    validation users; a user's own bias does not know the target.
 
     Args:
         film: "toy-story", "contact", "return-of-the-jedi", or the number of an item, from 1.
         split: number of the split; it depends on film, split and seed.
         seed: seed of all randomness.
-        similarity: "pearson", or "co-rated-variance" for the similarity of the authors' group.
-        neighbors: how many of the most similar films of each film stay connected with it.
-        min_co_raters: films with fewer common raters are not similar ("pearson" only).
-        inputs: "as rated", "filled in", or a :class:`~graphact_lab.tasks.FillIn` for other settings.
-            Filled-in inputs bring a film graph of their own, so the three arguments above must be left as they are.
-        graph_from: "all but test users", or "training users" to leave out validation users as well.
-        aside: "left-out" to leave every fifth user out of all parts and of the graph, as a search of settings should;
-            "tested" to draw test users from these alone, and all others, as well as the graph, from the other users.
-        test_fraction: share of the users for testing.
-        validation_fraction: share of the remaining users for validation.
         directory: data directory; see :func:`~graphact_lab.tasks.locate`.
         download: whether missing data may be downloaded.
-        dtype: floating-point type of graph, signals and targets.
+        options: further ones are ``similarity`` ("pearson", or "co-rated-variance" for that of the authors' group),
+            ``neighbors`` (the most similar films of each film that stay connected with it, 10), ``min_co_raters``
+            (films with fewer common raters are not similar, 10; "pearson" only), ``inputs`` ("as rated" or "filled
+            in", which brings a film graph of its own), ``graph_from`` ("all but test users" or "training users"),
+            ``test_fraction`` (0.1), ``validation_fraction`` (0.1, of the remaining users), ``dtype``, and ``aside``:
+            "left-out" leaves every fifth user out of all parts and of the graph, as a search of settings should;
+            "tested" draws test users from these alone, and all others, as well as the graph, from the other users.
 
     Raises:
         DataError: the data is missing or damaged.
     """
-    options = Options(
-        similarity, neighbors, min_co_raters, test_fraction, validation_fraction, dtype, inputs, graph_from, aside
-    )
+    common = Options(**options)
     ratings = read_movielens(locate("ml-100k", directory, download))
-    return on_split(ratings, audience(ratings, film, dtype), split, seed, options)
+    return on_split(ratings, audience(ratings, film, common.dtype), split, seed, common)
 
 
 def recommendation_tasks(
@@ -240,7 +226,7 @@ def biased_answers(task: Task) -> Tensor:
     """The mean of all ratings, what the film gets more, and what the user gives more than others, both shrunk.
 
     Means and film biases come from the training users, with their ratings of the film in question; a user's bias from
-    this user's other ratings alone. The shrinkage is that of :class:`~graphact_lab.tasks.FillIn`.
+    this user's other ratings alone. The shrinkage is that of :class:`FillIn`.
     """
     assert task.node is not None
     asked = task.inputs.squeeze(-1).numpy()

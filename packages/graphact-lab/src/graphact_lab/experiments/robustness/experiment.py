@@ -61,7 +61,7 @@ EXPERIMENT = Experiment(
     default_protocol="cora",
     run_job=Imported("graphact_lab.experiments.robustness.task:run_job"),
     dataset="planetoid",
-    content=partial(Imported("graphact_lab.report.benchmark:benchmark"), overlaps=OVERLAP, levels=LEVELS),
+    make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, levels=LEVELS),
     variation=Variation("perturbation", is_text=True, retrained=False),
     needed=("features", "split"),
     task_options=("shares", "steps", "block"),

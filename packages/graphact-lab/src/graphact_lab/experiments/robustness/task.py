@@ -1,7 +1,6 @@
 """Perturbed graphs and features, and the accuracy that trained networks keep on them."""
 
 import warnings
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from graphact_lab.classifiers.stacked_layers import NodeGraph
 from graphact_lab.data.node_sets import NodeData
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.protocols import TrainingJob, run_seed
-from graphact_lab.selection import TrainingTrial, grid
+from graphact_lab.selection import TrainingTrial, grid, network_row
 from graphact_lab.splits import data_generator
 
 PRESENT = 0.5  # the weight from which on an edge of a relaxed graph is a neighbour
@@ -169,11 +168,6 @@ def own_attack(
     return attack(model, x, edge_index, data.y.to(device), nodes, budget, seed=seed, **limits)
 
 
-def add_row(rows: list[dict[str, Any]], row: dict[str, Any], name: str, value: float, **further: float) -> None:
-    """Add the row of one perturbation."""
-    rows.append({**row, "condition": {"perturbation": name}, "value": value, **further})
-
-
 def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Train one activation on all splits and perturb what it reads: a row for each split and perturbation."""
     data = data_of(job, directory)
@@ -182,21 +176,16 @@ def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[
     transferred = surrogate_attacks(job, device, directory)
     models = trained(job, device, directory)
     attacked = attacks_on(job, models, device, directory)
-    network = make_network(job, data, 0)
-    common = {
-        "metric": "accuracy",
-        "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "exchanges": network.exchanges,
-        "beta": None,
-        "weights": None,
-    }
+    common = network_row(make_network(job, data, 0), "accuracy")
     x, labels, edges = data.x.to(device, torch.float32), data.y.to(device), edges_of(data)
     rows: list[dict[str, Any]] = []
     for split, (model, validation, best_epoch) in enumerate(models):
         nodes = data.split(split).test.to(device)
         row = {**common, "split": split, "validation": validation, "best_epoch": best_epoch}
 
-        note = partial(add_row, rows, row)
+        def note(name: str, value: float, row: dict[str, Any] = row, **further: float) -> None:
+            rows.append({**row, "condition": {"perturbation": name}, "value": value, **further})
+
         note("none", accuracy(model, x, edges.to(device), labels, nodes))
         for share in job.protocol.task_options["shares"]:
             own = accuracy(model, x, attacked[split, share], labels, nodes)

@@ -105,8 +105,8 @@ EXPERIMENT = Experiment(
     ),
     baselines=lambda task, _: {"chance": 100 / task.out_features},
     # For each filter order, which the paper does not state; the last column is the headline
-    content=partial(
-        Imported("graphact_lab.report.content:comparison"),
+    make_tables=partial(
+        Imported("graphact_lab.report.sections:comparison"),
         exhibit="Table 1",
         title="source localization",
         column="features",
