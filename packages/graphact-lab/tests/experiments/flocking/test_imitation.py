@@ -12,7 +12,7 @@ from graphact.training.randomness import epoch_order, scramble
 from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.team_graphs import graph_of
-from graphact_lab.experiments.flocking.world import World, clip, disagreement, expert, hears, measure, pairs_of
+from graphact_lab.experiments.flocking.world import World, adjacency_of, clip, disagreement, expert, measure, pairs_of
 
 WORLD = World(steps=10)
 SETTINGS = Imitation(
@@ -33,7 +33,7 @@ class Record:
     """Record measurements, adjacency and the expert's controls at each step of a flight."""
 
     measured: list[Tensor] = field(default_factory=list)
-    heard: list[Tensor] = field(default_factory=list)
+    adjacency: list[Tensor] = field(default_factory=list)
     target: list[Tensor] = field(default_factory=list)
 
 
@@ -41,10 +41,10 @@ def answers(model: GraphModule, record: Record, delayed: bool) -> list[Tensor]:
     """Return a policy's answers at every step so far; with delay, from all messages since the first."""
     if not delayed:
         return [
-            model(measured, graph_of(heard.unsqueeze(0), dtype=torch.float64))
-            for measured, heard in zip(record.measured, record.heard, strict=True)
+            model(measured, graph_of(adjacency.unsqueeze(0), dtype=torch.float64))
+            for measured, adjacency in zip(record.measured, record.adjacency, strict=True)
         ]
-    graph = graph_of(torch.stack(record.heard).unsqueeze(0), delayed=True, dtype=torch.float64)
+    graph = graph_of(torch.stack(record.adjacency).unsqueeze(0), delayed=True, dtype=torch.float64)
     return list(model(torch.cat(record.measured), graph).split(SETTINGS.agents))
 
 
@@ -53,9 +53,9 @@ def fly_one(model: GraphModule | None, position: Tensor, velocity: Tensor, coins
     record, cost = Record(), 0.0
     for is_expert in coins.tolist():
         pairs = pairs_of(position)
-        heard = hears(pairs, WORLD.radius)
-        record.heard.append(heard)
-        record.measured.append(measure(pairs, velocity, heard, WORLD.input_limit))
+        adjacency = adjacency_of(pairs, WORLD.radius)
+        record.adjacency.append(adjacency)
+        record.measured.append(measure(pairs, velocity, adjacency, WORLD.input_limit))
         record.target.append(clip(expert(pairs, velocity, WORLD), WORLD))
         control = record.target[-1]
         if not is_expert:

@@ -11,12 +11,12 @@ from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
 from graphact_lab.experiments.flocking.world import (
     Teams,
     World,
+    adjacency_of,
     clip,
     collides,
     disagreement,
     draw_teams,
     expert,
-    hears,
     in_largest_part,
     measure,
     move,
@@ -91,7 +91,7 @@ def test_every_step_equals_a_plain_version_from_the_same_state(gain: float | Non
             assert close(before.measured[0, number], np.array(expected))
             assert close(before.expert[0, number], np.clip([plain.control(one) for one in plain.agents], -10, 10))
             hears_whom = [[other in plain.neighbors(agent) for other in plain.agents] for agent in plain.agents]
-            assert np.array_equal(before.heard[0, number].numpy(), hears_whom)
+            assert np.array_equal(before.adjacency[0, number].numpy(), hears_whom)
             plain.step()
             assert close(after.teams.position[0, number], plain.position)
             assert close(after.teams.velocity[0, number], plain.velocity)
@@ -149,7 +149,7 @@ def test_renumbered_teams_fly_the_same_way() -> None:
     for one, other in zip(*seen, strict=True):
         for name in ("measured", "expert"):
             assert torch.allclose(getattr(one, name)[:, :, order], getattr(other, name), rtol=1e-9, atol=1e-9)
-        assert torch.equal(one.heard[:, :, order][..., order], other.heard)
+        assert torch.equal(one.adjacency[:, :, order][..., order], other.adjacency)
         assert torch.allclose(one.teams.position[:, :, order], other.teams.position, atol=1e-11)
 
 
@@ -166,8 +166,8 @@ def test_teams_start_as_promised() -> None:
     connected = World(connected=True)
     teams = draw_teams(50, 40, torch.Generator().manual_seed(1), connected)
     pairs = pairs_of(teams.position)
-    assert hears(pairs, 2.0).sum(-1).min() >= 2
-    reached = torch.linalg.matrix_power(hears(pairs, 2.0).double() + torch.eye(40, dtype=torch.float64), 40) > 0
+    assert adjacency_of(pairs, 2.0).sum(-1).min() >= 2
+    reached = torch.linalg.matrix_power(adjacency_of(pairs, 2.0).double() + torch.eye(40, dtype=torch.float64), 40) > 0
     assert reached.all()
     assert not collides(pairs, World()).any()
     assert teams.position.norm(dim=-1).max() <= math.sqrt(40)
@@ -178,11 +178,11 @@ def test_teams_start_as_promised() -> None:
 
 
 def test_the_largest_part_of_a_team_is_found() -> None:
-    heard = torch.zeros(2, 5, 5, dtype=torch.bool)
+    adjacency = torch.zeros(2, 5, 5, dtype=torch.bool)
     for team, one, other in ((0, 1, 3), (0, 3, 4), (0, 0, 2), (1, 0, 4)):
-        heard[team, one, other] = heard[team, other, one] = True
+        adjacency[team, one, other] = adjacency[team, other, one] = True
     expected = [[False, True, False, True, True], [True, False, False, False, True]]
-    assert in_largest_part(heard).tolist() == expected
+    assert in_largest_part(adjacency).tolist() == expected
 
 
 def test_collisions_count_pairs_once() -> None:
@@ -199,12 +199,12 @@ def test_lost_links_are_lost_to_both_ends_and_at_the_given_rate() -> None:
     fly(start, "none", WORLD, conditions=Conditions(loss=loss), generator=generator, watch=seen.append)
     kept, all_links = torch.zeros(2), torch.zeros(2)
     for moment in seen:
-        assert torch.equal(moment.heard, moment.heard.transpose(-1, -2))
-        heard = hears(pairs_of(moment.teams.position), WORLD.radius)
-        kept += moment.heard[0].view(2, -1).sum(1)
-        all_links += heard[0].view(2, -1).sum(1)
-        expected = measure(pairs_of(moment.teams.position), moment.teams.velocity, moment.heard, WORLD.input_limit)
-        assert torch.equal(expected, moment.measured)  # what is not heard is not measured
+        assert torch.equal(moment.adjacency, moment.adjacency.transpose(-1, -2))
+        adjacency = adjacency_of(pairs_of(moment.teams.position), WORLD.radius)
+        kept += moment.adjacency[0].view(2, -1).sum(1)
+        all_links += adjacency[0].view(2, -1).sum(1)
+        expected = measure(pairs_of(moment.teams.position), moment.teams.velocity, moment.adjacency, WORLD.input_limit)
+        assert torch.equal(expected, moment.measured)  # what is not adjacency is not measured
     assert kept[0] == all_links[0]
     assert abs(kept[1] / all_links[1] - 0.7) < 0.01
 
@@ -232,8 +232,8 @@ def test_teams_for_which_there_is_no_room_are_refused(world: World) -> None:
 def test_teams_start_connected_unless_they_need_not() -> None:
     parts = []
     for world in (World(), World(connected=False)):
-        heard = hears(pairs_of(draw_teams(40, 50, torch.Generator().manual_seed(1), world).position), 2.0)
-        assert heard.sum(-1).min() >= 2
-        parts.append(in_largest_part(heard).all(-1).double().mean().item())
+        adjacency = adjacency_of(pairs_of(draw_teams(40, 50, torch.Generator().manual_seed(1), world).position), 2.0)
+        assert adjacency.sum(-1).min() >= 2
+        parts.append(in_largest_part(adjacency).all(-1).double().mean().item())
     assert parts[0] == 1
     assert parts[1] < 0.5
