@@ -134,14 +134,14 @@ def advice(dataset: str) -> str:
 
 def fetch_from(url: str, files: list[DataFile], root: Path, progress: Progress | None) -> None:
     """Download a file, or a zip archive of which the named members are kept."""
-    if files[0].member is None:
+    if not files[0].member:
         download(url, root / files[0].path, files[0].sha256, progress)
         return
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "archive.zip"
         download(url, archive, None, progress)
         for file in files:
-            content = member_of_zip(archive, file.member or "", url)
+            content = member_of_zip(archive, file.member, url)
             if hashlib.sha256(content).hexdigest() != file.sha256:
                 raise DataError(f"{url}: the hash of {file.path} is not the expected one, so the file was not kept")
             try:

@@ -13,10 +13,10 @@ from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
 from graphact.training.splits import Split, class_split, data_generator, random_split
 from graphact_lab.data.download import DataError, PathLike, locate
-from graphact_lab.data.planetoid import TEST, TRAINING_PER_CLASS, VALIDATION, read_planetoid
+from graphact_lab.data.planetoid import NAMES as CITATION_GRAPHS
+from graphact_lab.data.planetoid import VALIDATION, read_planetoid
 from graphact_lab.fleets.features import SparseFeatures
 
-CITATION_GRAPHS = ("cora", "citeseer", "pubmed")
 FRIENDSHIP_GRAPHS = {"blogcatalog": "BlogCatalog", "flickr": "Flickr"}
 HETEROPHILOUS = ("minesweeper", "tolokers", "actor", "chameleon_filtered", "squirrel_filtered", "wisconsin")
 NODE_SETS = (*CITATION_GRAPHS, *FRIENDSHIP_GRAPHS, *HETEROPHILOUS)
@@ -63,7 +63,7 @@ class NodeData:
             return Split(*(mask[number].nonzero().squeeze(1) for mask in self.masks))
         source = "planetoid" if self.name in CITATION_GRAPHS else "attributed"
         generator = data_generator(f"{source} {self.name}", number)
-        sizes = {"per_class": TRAINING_PER_CLASS, "validation": VALIDATION, "test": TEST}
+        sizes = {"per_class": 20, "validation": VALIDATION, "test": 1000}
         return class_split(torch.where(self.has_label, self.y, -1), generator=generator, **sizes)
 
     def fifth(self, number: int) -> Split:
