@@ -154,25 +154,23 @@ def test_progress_is_reported_to_the_end(server, empty_cache):
     assert archive[-1][1:] == (len(ARCHIVE), len(ARCHIVE))
 
 
-def test_an_endless_file_is_cut_off(server, monkeypatch, tmp_path):
+def test_an_endless_file_is_cut_off(server, monkeypatch):
     monkeypatch.setattr("graphact_lab.data.download.MAX_FILE_SIZE", 1000)
     with pytest.raises(DataError, match="more than 1000 bytes came"):
-        download(f"{server.url}/RADOMEH.tar.gz", tmp_path / "file", None)
-    assert files_under(tmp_path) == []
+        download(f"{server.url}/RADOMEH.tar.gz")
 
 
-def test_a_zip_bomb_is_not_unpacked(tmp_path):
-    archive = tmp_path / "archive.zip"
-    archive.write_bytes(zip_of({"big": bytes(MAX_FILE_SIZE + 1)}))
-    assert archive.stat().st_size < 1e6
+def test_a_zip_bomb_is_not_unpacked():
+    archive = zip_of({"big": bytes(MAX_FILE_SIZE + 1)})
+    assert len(archive) < 1e6
     with pytest.raises(DataError, match=f"big would take {MAX_FILE_SIZE + 1} bytes"):
         member_of_zip(archive, "big", "there")
 
 
-def test_progress_without_a_known_length(server, empty_cache, tmp_path):
+def test_progress_without_a_known_length(server):
     calls = []
     server.promised["/weather_stations.csv"] = None
-    download(f"{server.url}/weather_stations.csv", tmp_path / "file", None, lambda *call: calls.append(call))
+    assert download(f"{server.url}/weather_stations.csv", lambda *call: calls.append(call)) == COORDINATES
     assert calls[-1][1:] == (len(COORDINATES), None)
 
 
