@@ -4,18 +4,22 @@ All of it stays on the device, and no step of an epoch waits for a value, so tha
 """
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphact._checks import check_integer
 from graphact.training.randomness import scramble
+from graphact_lab.protocols import TrainingJob, run_seed
+from graphact_lab.selection import TrainingTrial
 
 T = TypeVar("T")
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 State = dict[str, Tensor]
+LIVE_TENSORS = 24  # signals of a layer that are held at once, about
+MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 
 
 class ActiveModels:
@@ -157,6 +161,20 @@ def dropout_masks(seeds: Tensor, rates: Tensor, step: Tensor | int, site: int, s
     dropped = (rates.double() * 2**16).round().clamp(max=2**16 - 1).unsqueeze(-1)
     scale = (2**16 / (2**16 - dropped)).to(rates.dtype)
     return torch.where(bits >= (dropped - 2**15).to(torch.int16), scale, 0).unflatten(-1, shape)
+
+
+def models_at_once(job: TrainingJob, nodes: int, device: str) -> int:
+    """Return about how many models of a job fit into memory."""
+    bytes_each = 4 * nodes * job.features * LIVE_TENSORS * job.protocol.layers
+    return max(1, MEMORY[torch.device(device).type] // bytes_each)
+
+
+def trial_options(job: TrainingJob, trials: Sequence[TrainingTrial]) -> dict[str, Any]:
+    """Return the arguments of a fleet that differ between trials: seeds, rates, decays and dropouts."""
+    seeds = [run_seed("dropout", job.seed, trial.replica) for trial in trials]
+    points = [trial.point for trial in trials]
+    rates, decays, dropouts = ([getattr(one, name) for one in points] for name in ("rate", "decay", "dropout"))
+    return {"seeds": seeds, "rates": rates, "decays": decays, "dropouts": dropouts}
 
 
 def in_parts(count: int, size: int, train: Callable[[slice], T]) -> list[T]:
