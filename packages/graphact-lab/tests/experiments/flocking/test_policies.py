@@ -6,9 +6,9 @@ import torch
 from graphact.graph import Graph
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.spec import UnsupportedModelError
-from graphact.training.randomness import epoch_order, scramble
+from graphact.training.randomness import scramble
 from graphact_lab.experiments.flocking.flight import Conditions, fly
-from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
+from graphact_lab.experiments.flocking.imitation import Imitation, teams_for, uniform
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.team_graphs import graph_of
 from graphact_lab.experiments.flocking.world import Teams, World, adjacency_of, draw_teams, pairs_of
@@ -130,49 +130,6 @@ def test_with_delay_agents_know_what_is_k_hops_away_as_it_was_k_steps_ago(method
             value = activation.beta.detach() * z.relu() + activation.weights.detach()[0] * values
         answer = value @ readout.weight.detach().T + readout.bias.detach()
         assert torch.allclose(moment.control[0, 0], (10 * answer).clamp(-10, 10), atol=1e-10)
-
-
-@pytest.mark.parametrize("delayed", [False, True])
-def test_a_policy_learns_in_a_fleet_what_it_learns_alone(delayed: bool) -> None:
-    seeds = [11, 12, 13]
-    fleet = Policies([policy("max-ga", seed=seed) for seed in seeds], dtype=torch.float64)
-    before = fleet.state()
-    together = imitate(fleet, seeds, TINY, SHORT, delayed=delayed)
-    assert not torch.allclose(before[0], fleet.parameters[0])
-    for number, seed in enumerate(seeds):
-        alone = Policies([policy("max-ga", seed=seed)], dtype=torch.float64)
-        trained = imitate(alone, [seed], TINY, SHORT, delayed=delayed)
-        assert trained.validation == pytest.approx([together.validation[number]], rel=1e-9)
-        assert trained.best_epoch == [together.best_epoch[number]]
-        for one, stacked in zip(alone.parameters, fleet.parameters, strict=True):
-            assert torch.allclose(one[0], stacked[number], atol=1e-9)
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_training_is_what_a_plain_loop_over_one_module_does(squash: bool) -> None:
-    """Behaviour cloning for one epoch, with torch's own Adam on the module itself."""
-    world = World(steps=10, squash=squash)
-    seed, settings = 21, Imitation(**{**vars(TINY), "epochs": 1})
-    fleet = Policies([policy("max-ga", seed=seed)], dtype=torch.float64)
-    imitate(fleet, [seed], settings, world)
-    model, seen = policy("max-ga", seed=seed), []
-    like = torch.zeros((), dtype=torch.float64)
-    fly(teams_for("training", [seed], settings.teams, settings.agents, world, like), "expert", world, watch=seen.append)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.rate)
-    order = epoch_order(torch.tensor([seed]), 1, settings.teams)[0]
-    for teams in order.split(settings.batch):
-        for part in range(settings.parts):
-            errors = []
-            for moment in seen[part :: settings.parts]:
-                for team in teams:
-                    graph = graph_of(moment.adjacency[0, team : team + 1], dtype=torch.float64)
-                    answer = model(moment.measured[0, team], graph)
-                    errors.append((answer.tanh() if squash else answer) - moment.expert[0, team] / 10)
-            optimizer.zero_grad()
-            torch.stack(errors).square().mean().backward()
-            optimizer.step()
-    for ours, plain in zip(fleet.models[0].parameters(), model.parameters(), strict=True):
-        assert torch.allclose(ours, plain, atol=1e-10)
 
 
 def test_flights_by_expert_and_policy_take_turns() -> None:

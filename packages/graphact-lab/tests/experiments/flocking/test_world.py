@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
+from graphact_lab.experiments.flocking.flight import Conditions, fly
 from graphact_lab.experiments.flocking.world import (
     Teams,
     World,
     adjacency_of,
-    clip,
     collides,
     disagreement,
     draw_teams,
-    expert,
     in_largest_part,
     measure,
-    move,
     pairs_of,
 )
 
@@ -107,59 +104,6 @@ def test_the_cost_is_the_variance_of_velocities_summed_over_the_flight() -> None
     assert flown.cost.item() == pytest.approx(total, rel=1e-9)
     assert flown.final.item() == pytest.approx(plain.variance(), rel=1e-6)
     assert flown.final.item() < 0.5 * disagreement(teams.velocity).item()  # 0.3 s are enough for this
-
-
-def test_the_expert_of_the_papers_flies_200_agents_for_less_than_one_whose_gain_stays_50() -> None:
-    """A gain of N does not swing so that it costs anything: see docs/flocking.md."""
-    teams = draw_teams(2, 200, torch.Generator().manual_seed(0))
-    start = Teams(*(part.unsqueeze(0).float() for part in teams))
-    papers, fixed = (fly(start, "expert", World(alignment=gain)) for gain in (None, 50.0))
-    assert (papers.cost < 0.95 * fixed.cost).all()
-    assert papers.final.max() < 0.01
-
-
-def test_momentum_is_conserved_before_clipping() -> None:
-    teams = teams_of(20, 30)
-    control = expert(pairs_of(teams.position), teams.velocity, WORLD)
-    assert control.abs().max() > WORLD.acceleration  # some would be clipped
-    assert torch.allclose(control.sum(-2), torch.zeros(20, 2, dtype=torch.float64), atol=1e-9)
-    still = move(teams, control, WORLD).velocity.mean(-2)
-    assert torch.allclose(still, teams.velocity.mean(-2), atol=1e-12)
-    assert not torch.allclose(clip(control, WORLD).sum(-2), torch.zeros(20, 2, dtype=torch.float64), atol=1e-3)
-
-
-def test_rotated_teams_fly_the_same_way() -> None:
-    free = World(steps=20, acceleration=1e6, input_limit=1e9)  # clipping by component knows north from east
-    teams, angle = teams_of(2), 0.7
-    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
-    ends: list[Teams] = []
-    for start in (teams, Teams(*(part @ turn.T for part in teams))):
-        seen: list[Moment] = []
-        fly(Teams(*(part.unsqueeze(0) for part in start)), "expert", free, watch=seen.append)
-        ends.append(seen[-1].teams)
-    for one, other in zip(*ends, strict=True):
-        assert torch.allclose(one @ turn.T, other, rtol=1e-7, atol=1e-7)
-
-
-def test_renumbered_teams_fly_the_same_way() -> None:
-    teams, order = teams_of(2), torch.randperm(12, generator=torch.Generator().manual_seed(3))
-    seen: list[list[Moment]] = [[], []]
-    for start, watch in zip((teams, Teams(*(part[:, order] for part in teams))), seen, strict=True):
-        fly(Teams(*(part.unsqueeze(0) for part in start)), "expert", WORLD, watch=watch.append)
-    for one, other in zip(*seen, strict=True):
-        for name in ("measured", "expert"):
-            assert torch.allclose(getattr(one, name)[:, :, order], getattr(other, name), rtol=1e-9, atol=1e-9)
-        assert torch.equal(one.adjacency[:, :, order][..., order], other.adjacency)
-        assert torch.allclose(one.teams.position[:, :, order], other.teams.position, atol=1e-11)
-
-
-def test_teams_flown_together_fly_as_alone() -> None:
-    teams = teams_of(4)
-    together = fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", WORLD)
-    for number in range(4):
-        alone = fly(Teams(*(part[None, number : number + 1] for part in teams)), "expert", WORLD)
-        for both, one in zip(together, alone, strict=True):
-            assert torch.allclose(both[0, number].double(), one[0, 0].double(), rtol=1e-12)
 
 
 def test_teams_start_as_promised() -> None:

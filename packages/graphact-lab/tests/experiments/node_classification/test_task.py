@@ -1,11 +1,5 @@
-"""Cells of node classification: data, networks, the choice of settings, and runs that were killed."""
+"""Cells of node classification: data, networks, and the choice of settings."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -322,34 +316,3 @@ def test_presets_name_what_they_read():
     assert changed.rates == (0.1,)
     jobs = jobs_of(changed, 0)
     assert len({job.key for job in jobs}) == len(jobs)
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_goes_on(real_data, tmp_path):
-    """SIGKILL between cells and within one: finished cells stay as they are, and the rows are those of a whole run."""
-    words = [sys.executable, "-m", "graphact_lab.cli", "run", "node-classification", "--device", "cpu", "--rows-only"]
-    changes = SMALL | {"epochs": "50", "patience": "none"}
-    words += [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
-    words += ["--activation", "relu", "--activation", "tanh", "--activation", "max-ga"]
-    environment = os.environ | {"GRAPHACT_DATA": str(real_data)}
-
-    def rows_of(folder):
-        files = sorted((folder / "rows").glob("*.json"))
-        volatile = ("seconds", "finished")
-        return [{k: v for k, v in row.items() if k not in volatile} for f in files for row in json.loads(f.read_text())]
-
-    subprocess.run([*words, "--out", str(tmp_path / "whole")], check=True, env=environment, capture_output=True)
-    killed, seen = tmp_path / "killed", {}
-    for wanted in (1, 2):
-        with subprocess.Popen([*words, "--out", str(killed)], env=environment, stdout=subprocess.DEVNULL) as process:
-            while process.poll() is None and len(list((killed / "rows").glob("*.json"))) < wanted:
-                time.sleep(0.02)
-            process.send_signal(signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL  # it did not end before
-        now = {file: file.stat().st_mtime_ns for file in (killed / "rows").glob("*.json")}
-        assert seen.items() <= now.items()
-        seen = now
-    subprocess.run([*words, "--out", str(killed)], check=True, env=environment, capture_output=True)
-    assert {file: file.stat().st_mtime_ns for file in seen} == seen
-    assert rows_of(killed) == rows_of(tmp_path / "whole")
-    assert len(rows_of(killed)) == 6

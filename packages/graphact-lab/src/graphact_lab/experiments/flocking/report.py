@@ -1,15 +1,13 @@
-"""The report on flocking: a page of tables and figures in Markdown, and a table in CSV."""
+"""The report on flocking: a page of tables and figures in Markdown."""
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from graphact.figures import house_style, new_sheet, to_png
 from graphact.storage import write_atomically
-from graphact_lab.experiments.flocking.experiment import LEVELS, OTHER_GAIN
+from graphact_lab.experiments.flocking.experiment import OTHER_GAIN
 from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.results import (
     AXES,
@@ -154,7 +152,7 @@ def certificate_section(results: Results, folder: Path) -> list[str]:
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
-    """Write ``report.md``, ``tables/flocking.csv`` and the figures; return the path of the page."""
+    """Write ``report.md`` and the figures; return the path of the page."""
     results = Results(rows)
     certify(rows, folder)
     drawings = figures(results)
@@ -167,7 +165,6 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
     for name, content in drawings.items():
         write_atomically(folder / "figures" / f"{name}.png", content)
-    write_atomically(folder / "tables" / "flocking.csv", to_csv(results).encode())
     write_atomically(folder / "report.md", ("\n\n".join(parts) + "\n").encode())
     return folder / "report.md"
 
@@ -191,24 +188,6 @@ def setting(results: Results) -> str:
     gain = results.world["alignment"]
     gains = "the size of the team, as in the papers" if gain is None else f"{gain:g} for teams of any size"
     return f"{start}; the gain of the expert's alignment is {gains}."
-
-
-def to_csv(results: Results) -> str:
-    """One line for each policy and condition."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*Line._fields, "condition", "level", "mean", "std", "runs", "collisions"])
-    conditions: list[dict[str, float]] = [{}, *({name: level} for name in LEVELS for level in results.levels(name))]
-    for line in results.lines:
-        for condition in conditions:
-            rows = results.of(line, **condition)
-            (name, level), *_ = [*condition.items(), ("", "")]
-            if rows:
-                found = values(rows)
-                std = stdev(found) if len(found) > 1 else ""
-                collisions = fmean(values(rows, "collisions"))
-                writer.writerow([*line, name, level, fmean(found), std, len(found), collisions])
-    return stream.getvalue()
 
 
 def figures(results: Results) -> dict[str, bytes]:
