@@ -3,8 +3,10 @@
 All of it stays on the device, and no step of an epoch waits for a value, so that an epoch can be recorded.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -22,30 +24,22 @@ LIVE_TENSORS = 24  # signals of a layer that are held at once, about
 MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 
 
+@dataclass(eq=False)
 class ActiveModels:
     """The models that are still trained; every tensor has a leading dimension R."""
 
-    def __init__(
-        self,
-        parameters: State,
-        buffers: State,
-        seeds: Tensor,
-        rates: Tensor,
-        decays: Tensor,
-        dropouts: Tensor,
-        nodes: State,
-        counts: State,
-    ) -> None:
-        self.parameters, self.buffers, self.nodes, self.counts = parameters, buffers, nodes, counts
-        self.seeds, self.rates, self.decays, self.dropouts = seeds, rates, decays, dropouts
-        # models of one seed and share drop the same units, which are drawn once: the first model of each, and of whom
-        pairs = list(zip(seeds.tolist(), dropouts.tolist(), strict=True))
-        place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        self.owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
-        self.stream = torch.tensor([place[pair] for pair in pairs], device=seeds.device)
-        self.patience, self.kept = 0, dict[str, Tensor]()
-        self.losses: Tensor | None = None  # (R, window): those of the last epochs, where they decide
-        self.stopped = torch.zeros_like(seeds, dtype=torch.bool)
+    parameters: State
+    buffers: State
+    seeds: Tensor
+    rates: Tensor
+    decays: Tensor
+    dropouts: Tensor
+    nodes: State
+    counts: State
+    losses: Tensor | None = None  # (R, window): those of the last epochs, where they decide
+
+    def __post_init__(self) -> None:
+        self.draws = draws_of(self.seeds, self.dropouts)
 
     def begin(self, patience: int, keep: bool, window: int | None = None) -> None:
         """Forget all epochs before."""
@@ -70,8 +64,9 @@ class ActiveModels:
 
     def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """The masks of dropout of this step."""
-        drawn = dropout_masks(self.seeds[self.owner], self.dropouts[self.owner], self.updates, site, shape)
-        return drawn if len(self.owner) == len(self.seeds) else drawn.index_select(0, self.stream)
+        owner, stream = self.draws
+        drawn = dropout_masks(self.seeds[owner], self.dropouts[owner], self.updates, site, shape)
+        return drawn if len(owner) == len(self.seeds) else drawn.index_select(0, stream)
 
     def select(self, scores: tuple[Tensor, Tensor]) -> None:
         """Note the scores of the models as they are, where the first is better than before."""
@@ -115,21 +110,27 @@ class ActiveModels:
 
     def rows(self, index: Tensor) -> "ActiveModels":
         """Some of the models, as far as they have come."""
-
-        def chosen(state: State) -> State:
-            return {name: tensor.detach().index_select(0, index) for name, tensor in state.items()}
-
-        parameters = {name: tensor.requires_grad_() for name, tensor in chosen(self.parameters).items()}
-        options = chosen({name: getattr(self, name) for name in ("seeds", "rates", "decays", "dropouts")})
-        made = ActiveModels(
-            parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
-        )
-        made.patience, made.steps, made.updates = self.patience, self.steps.clone(), self.updates.clone()
-        for name in ("best", "best_test", "best_epoch", "stopped"):
-            setattr(made, name, getattr(self, name).index_select(0, index))
-        made.losses = None if self.losses is None else self.losses.index_select(0, index)
-        made.first, made.second, made.kept = chosen(self.first), chosen(self.second), chosen(self.kept)
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                setattr(made, name, {key: tensor.detach().index_select(0, index) for key, tensor in value.items()})
+            elif isinstance(value, Tensor):
+                setattr(made, name, value.index_select(0, index) if value.dim() else value.clone())
+        for parameter in made.parameters.values():
+            parameter.requires_grad_()
+        made.draws = draws_of(made.seeds, made.dropouts)
         return made
+
+
+def draws_of(seeds: Tensor, dropouts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first model of each seed and share, and for each model its place among these.
+
+    Models of one seed and share drop the same units, which are drawn once.
+    """
+    pairs = list(zip(seeds.tolist(), dropouts.tolist(), strict=True))
+    place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
+    return owner, torch.tensor([place[pair] for pair in pairs], device=seeds.device)
 
 
 def along(values: Tensor, tensor: Tensor) -> Tensor:
