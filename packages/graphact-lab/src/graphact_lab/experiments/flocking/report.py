@@ -21,7 +21,7 @@ from graphact_lab.experiments.flocking.results import (
 )
 from graphact_lab.statistics import choose, summarize
 from graphact_lab.store import Row
-from graphact_lab.style import GREY, Style, Variant, spread
+from graphact_lab.style import GREY, Variant, spread
 
 NOTHING = "\N{EN DASH}"
 INTRODUCTION = """\
@@ -203,54 +203,40 @@ def figures(results: Results) -> dict[str, bytes]:
 
 def draw_condition(results: Results, name: str) -> Any:
     """Lines over the levels of a condition, of each activation with its fewest hops."""
-    sheet = new_sheet(3.2)
-    axes = sheet.subplots()
     levels = sorted({*results.levels(name), results.usual[name]})
     fewest = {line.method: line for line in sorted(results.base(), key=lambda line: -(line.hops or 0))}
+    curves = []
     for line in (line for line in results.base() if line == fewest[line.method]):
-        style = Variant(line.method, None).style
         rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
-        means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
-        if means and is_drawn(line.method, style):
-            draw_line(axes, means, style, style.short)
-    axes.set(xlabel=AXES[name])
-    finish(sheet, axes)
-    return sheet
+        points = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
+        curves.append((Variant(line.method, None), points))
+    return draw(curves, AXES[name])
 
 
 def draw_exchanges(results: Results) -> Any:
     """Every kind of policy at the number of its exchanges."""
-    sheet = new_sheet(3.2)
-    axes = sheet.subplots()
-    groups: dict[tuple[str, int | None], list[Line]] = {}
+    groups: dict[Variant, list[tuple[float, float]]] = {}
     for line in results.lines:
         if not line.delayed:
-            groups.setdefault((line.method, line.hops), []).append(line)
-    methods = [method for method, _ in groups]
-    for (method, hops), lines in groups.items():
-        style = Variant(method, hops).style
-        if is_drawn(method, style):
-            points = sorted((line.exchanges, fmean(values(results.of(line)))) for line in lines)
-            draw_line(axes, points, style, Variant(method, hops).label if methods.count(method) > 1 else style.short)
-    axes.set(xlabel="Exchanges for one control")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    finish(sheet, axes)
+            point = line.exchanges, fmean(values(results.of(line)))
+            groups.setdefault(Variant(line.method, line.hops), []).append(point)
+    sheet = draw([(variant, sorted(points)) for variant, points in groups.items()], "Exchanges for one control")
+    sheet.axes[0].xaxis.get_major_locator().set_params(integer=True)
     return sheet
 
 
-def is_drawn(method: str, style: Style) -> bool:
-    """Of the pointwise activations that are all grey, only the field's choice."""
-    return style.color != GREY or method == "tanh"
-
-
-def draw_line(axes: Any, points: Sequence[tuple[float, float]], style: Style, label: str) -> None:
-    """One kind of policy."""
-    look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
-    axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2, label=label)
-
-
-def finish(sheet: Any, axes: Any) -> None:
-    """Add what all figures share; the legend covers no point."""
-    axes.set(ylabel="Cost over the expert's")
+def draw(curves: Sequence[tuple[Variant, Sequence[tuple[float, float]]]], xlabel: str) -> Any:
+    """Lines of costs; of the pointwise activations that are all grey, only the field's choice, tanh."""
+    sheet = new_sheet(3.2)
+    axes = sheet.subplots()
+    methods = [variant.method for variant, _ in curves]
+    for variant, points in curves:
+        style = variant.style
+        if points and (style.color != GREY or variant.method == "tanh"):
+            look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
+            look["label"] = variant.label if methods.count(variant.method) > 1 else style.short
+            axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2)
+    axes.set(xlabel=xlabel, ylabel="Cost over the expert's")
     axes.grid(visible=True)
-    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")
+    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")  # which covers no point
+    return sheet
