@@ -80,17 +80,12 @@ def condition_sections(results: Results) -> list[str]:
         flown = [line for line in results.lines if levels and results.of(line, **{name: levels[0]})]
         if not flown:
             continue
-        usual = results.usual[name]
-        columns = sorted({*levels, usual})
-
-        def at(line: Line, level: float, key: str = name) -> list[Row]:
-            return results.of(line, **({} if level == results.usual[key] else {key: level}))
-
+        columns = sorted({*levels, results.usual[name]})
         cells: list[Sequence[str]] = [
-            (line.title, *(mean_spread(values(at(line, level))) for level in columns)) for line in flown
+            (line.title, *(mean_spread(values(results.at(line, name, level))) for level in columns)) for line in flown
         ]
         is_felt = name in ("agents", "speed")  # by a team that nobody controls
-        nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
+        nobody = [values(results.at("none", name, x) if is_felt else results.baseline("none")) for x in columns]
         cells += [("no control", *map(mean_spread, nobody))] if all(nobody) else []
         parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
         parts += trained_gain_section(results, flown, columns) if name == "agents" else []
@@ -103,16 +98,14 @@ def condition_sections(results: Results) -> list[str]:
 
 def trained_gain_section(results: Results, flown: Sequence[Line], columns: Sequence[float]) -> list[str]:
     """The same flights over another expert: its gain is the size of the teams of the training, whoever flies."""
-    usual = results.usual["agents"]
-    cells: list[Sequence[str]] = []
-    for line in flown:
-        found = [
-            values(results.of(line)) if size == usual else values(results.of(line, agents=size), OTHER_GAIN)
-            for size in columns
-        ]
-        cells.append((line.title, *map(mean_spread, found)))
     if not any(OTHER_GAIN in row for row in results.rows):  # the expert has this gain above, too
         return []
+    usual = results.usual["agents"]
+    key = {size: "value" if size == usual else OTHER_GAIN for size in columns}
+    cells = [
+        (line.title, *(mean_spread(values(results.at(line, "agents", size), key[size])) for size in columns))
+        for line in flown
+    ]
     words = (
         f"The gain of the expert above is the size of the team. Over an expert whose gain is {usual:g} for all sizes:"
     )
@@ -207,8 +200,8 @@ def draw_condition(results: Results, name: str) -> Any:
     fewest = {line.method: line for line in sorted(results.base(), key=lambda line: -(line.hops or 0))}
     curves = []
     for line in (line for line in results.base() if line == fewest[line.method]):
-        rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
-        points = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
+        rows = {level: results.at(line, name, level) for level in levels}
+        points = [(level, fmean(values(found))) for level, found in rows.items() if found]
         curves.append((Variant(line.method, None), points))
     return draw(curves, AXES[name])
 
