@@ -10,7 +10,8 @@ import torch
 
 from graphact.training.splits import class_split
 from graphact_lab.data.download import DataError, locate
-from graphact_lab.data.planetoid import NAMES, VALIDATION, read_planetoid
+from graphact_lab.data.planetoid import VALIDATION, read_planetoid
+from graphact_lab.data.sources import CITATION_GRAPHS
 from support.imitation import OTHERS, TRAIN, as_python_2_wrote, write_planetoid
 
 
@@ -111,7 +112,7 @@ def folder(real_data):
     return locate("planetoid", real_data)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CITATION_GRAPHS)
 def test_the_real_graphs(folder, name):
     nodes, edges, features, classes, training, unlabelled, alone = FACTS[name]
     read = read_planetoid(folder, name)
@@ -126,7 +127,7 @@ def test_the_real_graphs(folder, name):
     assert read.y[read.split.train].bincount().tolist() == [20] * classes
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CITATION_GRAPHS)
 def test_as_pyg_reads_the_same_files(folder, name, tmp_path):
     from torch_geometric.io import read_planetoid_data
 

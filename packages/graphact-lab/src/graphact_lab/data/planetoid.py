@@ -18,8 +18,8 @@ from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
 from graphact.training.splits import Split
 from graphact_lab.data.download import DataError, PathLike
+from graphact_lab.data.sources import CITATION_GRAPHS
 
-NAMES = ("cora", "citeseer", "pubmed")
 VALIDATION = 500
 
 
@@ -64,7 +64,7 @@ def read_planetoid(folder: PathLike, name: str) -> Citations:
     Raises:
         DataError: the files do not hold what they should.
     """
-    check_choice("name", name, NAMES)
+    check_choice("name", name, CITATION_GRAPHS)
     try:
         x, y, edge_index, split = assemble(Path(folder), name)
     except (*DAMAGES, OSError, pickle.PickleError) as error:

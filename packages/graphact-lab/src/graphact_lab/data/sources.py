@@ -11,6 +11,15 @@ DATA_SETS = {  # a line for each
     "attributed": "BlogCatalog and Flickr: friends, and the words that they use",
     "tu": "MUTAG, PTC_MR, PROTEINS, NCI1 and NCI109: molecules and proteins of TUDataset, a class each",
 }
+# Graphs whose nodes have classes, by data set
+CITATION_GRAPHS = ("cora", "citeseer", "pubmed")
+FRIENDSHIP_GRAPHS = {"blogcatalog": "BlogCatalog", "flickr": "Flickr"}  # and their files
+HETEROPHILOUS = ("squirrel_filtered", "chameleon_filtered", "wisconsin", "actor", "minesweeper", "tolokers")
+NODE_SETS = {
+    **dict.fromkeys(CITATION_GRAPHS, "planetoid"),
+    **dict.fromkeys(FRIENDSHIP_GRAPHS, "attributed"),
+    **dict.fromkeys(HETEROPHILOUS, "heterophily"),
+}
 
 
 @dataclass(frozen=True)
