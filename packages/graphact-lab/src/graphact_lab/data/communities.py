@@ -37,7 +37,7 @@ class BlockModel:
                 return graph.to(dtype=torch.float64).normalize("spectral")
         raise ValueError(
             f"no connected graph of {self.communities} communities of {self.community_size} nodes came in {ATTEMPTS} "
-            f"draws; size, communities or edge probabilities (p = {self.p}, q = {self.q}) must be larger"
+            f"draws; community_size, communities or edge probabilities (p = {self.p}, q = {self.q}) must be larger"
         )
 
 

@@ -125,7 +125,7 @@ def test_networks_follow_their_nodes_and_count_their_exchanges(convolution):
 
 
 def pyg_convolution(name, ours):
-    """The convolution of PyG with the parameters of ours, from 5 to 8 features."""
+    """The convolution of PyG with the same parameters, from 5 to 8 features."""
     maps = [each.weight.t() for each in ours.maps]
     match name:
         case "gcn":
