@@ -131,14 +131,17 @@ def mix_others(x: Tensor, graphs: TeamGraphs, layer: HopMixture) -> Tensor:
     hops, operation, constants = layer.weights.size(1), layer.operation, layer.constants
     if layer.reads == "hops" and hops > 1:
         raise UnsupportedModelError("", f"the operation {operation.name!r} over several hops is not stacked")
-    scale: Tensor | float = 1.0
+    scale: Tensor | float | None = None
     name = HOMOGENEOUS.get(operation.name, "")
     if name in layer.parameters:
         learned, constants = layer.parameters[name], {**constants, name: 1.0}
         scale = learned.view(-1, 1, 1, 1) if isinstance(learned, Tensor) else learned
     signal, first = KnownSignal(x, graphs), int(layer.reads == "shifted")
-    read = [signal.everywhere(hop) / scale for hop in range(first, first + hops)]
-    values = [scale * over_neighbors(y, graphs.union, operation, constants, layer.closed) for y in read]
+    values = []
+    for hop in range(first, first + hops):
+        y = signal.everywhere(hop) if scale is None else signal.everywhere(hop) / scale
+        value = over_neighbors(y, graphs.union, operation, constants, layer.closed)
+        values.append(value if scale is None else scale * value)
     return autograd.mix(x, values, layer.beta, layer.weights)
 
 
