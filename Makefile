@@ -65,7 +65,7 @@ fuzz: $(READY)  ## random calls against a dense oracle, damaged files for every 
 soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults, a million hostile datagrams
 	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.soak --seeds $(or $(SEEDS),10000)
 	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.hostile --datagrams 1000000
-	$(BIN)/python examples/agents/flock.py --agents 20 --rate 20 --seconds 60 --loss 0.1
+	$(BIN)/python examples/flocking/flock.py --agents 20 --rate 20 --seconds 60 --loss 0.1
 
 $(READY): pyproject.toml requirements-dev.txt constraints.txt packages/graphact/pyproject.toml packages/graphact-agents/pyproject.toml packages/graphact-lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'

@@ -20,7 +20,7 @@ from graphact_lab.experiments.flocking.experiment import ORDER, world_of
 from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
 from graphact_lab.experiments.flocking.imitation import teams_for
 from graphact_lab.experiments.flocking.policies import Policies
-from graphact_lab.experiments.flocking.world import Teams, World, disagreement, hears, pairs_of
+from graphact_lab.experiments.flocking.world import Teams, World, adjacency_of, disagreement, pairs_of
 from graphact_lab.protocols import file_key, run_seed
 from graphact_lab.store import Store, StoreError
 from graphact_lab.style import Variant
@@ -41,8 +41,8 @@ class Recorded:
         position, velocity = (part[0, 0] for part in moment.teams)
         self.position.append((position - position.mean(0)).numpy())
         self.velocity.append(velocity.numpy())
-        in_range = hears(pairs_of(position), world.radius)
-        self.lost.append((in_range & ~moment.heard[0, 0]).triu().nonzero().numpy())
+        in_range = adjacency_of(pairs_of(position), world.radius)
+        self.lost.append((in_range & ~moment.adjacency[0, 0]).triu().nonzero().numpy())
         self.variance.append(float(disagreement(velocity)))
 
 

@@ -109,7 +109,7 @@ CASES = {
     "run source-localization --preset smoke": (
         LAB, ["jinja2", "matplotlib", "pandas", "rich"], "pip install graphact-lab 'graphact[figures,progress]'"
     ),
-    "data fetch --data data": (LAB, ["pooch"], "pip install graphact-lab"),
+    "data fetch --data data": (LAB, ["requests"], "pip install graphact-lab"),
     "run node-0": (AGENTS, ["zenoh"], "pip install 'graphact-agents[zenoh]'"),
 }  # fmt: skip
 

@@ -21,8 +21,8 @@ from graphact_lab.data.planetoid import read_planetoid
 
 try:
     folder = locate("planetoid", download=False)
-    cora = read_planetoid(folder, "cora", normalize_features=True)
-    name, x, y, edge_index = "Cora", cora.x, cora.y, cora.edge_index
+    cora = read_planetoid(folder, "cora")
+    name, x, y, edge_index = "Cora", F.normalize(cora.x, p=1), cora.y, cora.edge_index
     train, _, test = cora.split
 except DataError:
     generator = torch.Generator().manual_seed(0)

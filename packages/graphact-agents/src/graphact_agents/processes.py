@@ -25,7 +25,7 @@ class Processes:
     their standard error.
     """
 
-    program: Sequence[str] = ()  # another module in the place of the agents' own
+    program: Sequence[str] = ()  # arguments of the interpreter: another program in the place of the agents' own
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Processes:
     def start(self, i: int) -> None:
         """Start the agent of a node, or start it again after it ended."""
         signals = "-" if self.signals is None else str(self.signals[i])
-        program = self.program or ("graphact_agents.command", self.command)
+        program = self.program or ("-m", "graphact_agents.command", self.command)
         process = subprocess.Popen(
-            [sys.executable, "-m", *program, str(self.folders[i]), *self.options, "--signals", signals],
+            [sys.executable, *program, str(self.folders[i]), *self.options, "--signals", signals],
             stdin=subprocess.PIPE if self.signals is None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -16,7 +16,7 @@ from scipy.stats import ks_2samp
 from graphact import nn
 from graphact.training import Task, TrainingSettings, fit
 from graphact_agents import Faults, Timing, simulate_inference
-from graphact_lab.data.communities import community_graph
+from graphact_lab.data.communities import BlockModel
 from support.on_agents import deploy
 
 LEVEL = 0.01
@@ -29,7 +29,7 @@ SIGNALS = 300
 def trained():
     """A network trained for consensus on a smaller graph of the paper's kind, and its test signals."""
     generator = torch.Generator().manual_seed(0)
-    graph = community_graph(5, 6, generator)
+    graph = BlockModel(5, 6).draw(generator)
     signals = torch.randn(SIGNALS, graph.num_nodes, 1, dtype=torch.float64, generator=generator)
     targets = signals.mean(1, keepdim=True).repeat(1, graph.num_nodes, 1)
     places = torch.arange(SIGNALS)

@@ -1,4 +1,5 @@
 import tarfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,23 +26,22 @@ def read_with(tmp_path, lines, **changes):
     return read_molene(write_molene(tmp_path / "molene", files, **changes))
 
 
-def test_rows_in_any_order(tmp_path):
-    header, *rows, end = station_lines(OTHER)
-    assert read_with(tmp_path, [header, *reversed(rows), end]).kelvin[5, 1] == temperature(OTHER, 5)
+OUTSIDE = [station_row(OTHER, hour, kelvin=999) for hour in (-1, 744, 800)]
 
 
-def test_rows_outside_the_month_are_dropped(tmp_path):
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows[::-1],
+        lambda rows: [*OUTSIDE, *rows],  # of other months
+        lambda rows: [*rows, station_row(OTHER, 7, kelvin=999)],  # of repeated hours the first counts
+    ],
+)
+def test_the_first_row_of_each_hour_of_the_month_counts(tmp_path, change):
     header, *rows, end = station_lines(OTHER)
-    outside = [station_row(OTHER, hour, kelvin=999) for hour in (-1, 744, 800)]
-    read = read_with(tmp_path, [header, *outside, *rows, end])
+    read = read_with(tmp_path, [header, *change(rows), end])
     assert read.stations == (KEPT, OTHER)
-    assert read.kelvin.max() < 300
-
-
-def test_of_repeated_hours_the_first_counts(tmp_path):
-    header, *rows, end = station_lines(OTHER)
-    read = read_with(tmp_path, [header, *rows, station_row(OTHER, 7, kelvin=999), end])
-    assert read.kelvin[7, 1] == temperature(OTHER, 7)
+    assert read.kelvin[:, 1].tolist() == [temperature(OTHER, hour) for hour in range(744)]
 
 
 @pytest.mark.parametrize("spoil", ["missing value", "missing row"])
@@ -89,6 +89,12 @@ def write_lines(path, lines):
     return path
 
 
+def write_temperature(folder, text):
+    lines = station_lines(OTHER)
+    lines[7] = station_row(OTHER, 6, text)
+    write_molene(folder, {station_file(KEPT): station_lines(KEPT), station_file(OTHER): lines})
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -99,6 +105,7 @@ def write_lines(path, lines):
         lambda folder: write_molene(folder, {}),
         lambda folder: write_molene(folder, coordinates={KEPT: ("north", "west")}),
         lambda folder: write_molene(folder, {station_file(KEPT): ["numer_sta,date", f"{KEPT},20140101000000"]}),
+        *(partial(write_temperature, text=text) for text in ("1e999", "nan", "-5", "")),
     ],
 )
 def test_damaged_files_are_told_in_one_line(molene_folder, spoil):
@@ -132,11 +139,3 @@ def test_the_real_stations(real_data):
     assert not {"29151004", "29214001", "29293001", "44168001", "56081003"} & set(read.stations)
     assert 260 < read.kelvin.min() < read.kelvin.max() < 295
     assert read.degrees.min(axis=0) == pytest.approx([47, -5.06], abs=0.5)
-
-
-@pytest.mark.parametrize("text", ["1e999", "nan", "-5", ""])
-def test_what_is_no_temperature_is_an_error(tmp_path, text):
-    lines = station_lines(OTHER)
-    lines[7] = station_row(OTHER, 6, text)
-    with pytest.raises(DataError, match="does not hold the Molène data"):
-        read_with(tmp_path, lines)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphact import Graph
-from graphact_lab.data.communities import community_graph, is_connected
+from graphact_lab.data.communities import BlockModel, is_connected
 from graphact_lab.tasks import consensus, consensus_tasks, source_localization, source_localization_tasks
 
 BOTH = pytest.mark.parametrize("make", [source_localization, consensus])
@@ -131,7 +131,7 @@ def test_signals_of_consensus_are_standard_normal_and_every_node_should_answer_t
 def test_a_disconnected_draw_is_drawn_again(monkeypatch):
     draws = [Graph.from_edge_index([[0], [1]], num_nodes=4), Graph.from_dense(torch.ones(4, 4) - torch.eye(4))]
     monkeypatch.setattr(Graph, "stochastic_block_model", lambda *sizes, **options: draws.pop(0))
-    assert community_graph(2, 2, torch.Generator()).num_edges == 12
+    assert BlockModel(2, 2).draw(torch.Generator()).num_edges == 12
     assert not draws
 
 
@@ -139,7 +139,7 @@ def test_a_graph_that_never_connects_is_refused(monkeypatch):
     lonely = Graph.from_edge_index([[0], [1]], num_nodes=4)
     monkeypatch.setattr(Graph, "stochastic_block_model", lambda *sizes, **options: lonely)
     with pytest.raises(ValueError, match="no connected graph of 2 communities of 2 nodes"):
-        community_graph(2, 2, torch.Generator())
+        BlockModel(2, 2).draw(torch.Generator())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from graphact_lab.protocols import jobs_of
 from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 for name in EXPERIMENTS:
     assert all(jobs_of(protocol, 0) for protocol in find_experiment(name).protocols)
-assert not {"torch", "numpy", "scipy", "rich", "pooch"} & set(sys.modules)
+assert not {"torch", "numpy", "scipy", "rich", "requests"} & set(sys.modules)
 """
 
 

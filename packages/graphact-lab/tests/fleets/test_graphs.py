@@ -178,23 +178,6 @@ def test_graphs_of_a_batch_do_not_see_each_other(data, activation):
         torch.testing.assert_close(network(alone.x, alone)[0], logits[graph], rtol=0, atol=1e-9)
 
 
-def test_graphs_that_are_not_trained_on_leave_no_trace(data, splits):
-    """Validation and test graphs with other features and labels: parameters and running statistics stay the same."""
-    split = splits[0]
-    changed = ~torch.isin(data.member, split.train)
-    x, y = data.x.clone(), data.y.clone()
-    x[changed] = 5 * x[changed] + 1
-    y[split.test] = 1 - y[split.test]
-    other = GraphSet(data.name, x, y, data.member, data.graph)
-    states = []
-    for used in (data, other):
-        fleet, _ = fleet_of(used, splits, [make(0, activation="max-ga")], [0])
-        fleet.train(4)
-        states.append(fleet.running.state())
-    for name, tensor in states[0].items():
-        torch.testing.assert_close(tensor, states[1][name], rtol=0, atol=1e-9)
-
-
 def test_patience_is_refused(data, splits):
     fleet, _ = fleet_of(data, splits, [make(number) for number in range(3)])
     with pytest.raises(ValueError, match="patience must be None for graph classifiers"):

@@ -18,7 +18,8 @@ from graphact_lab.fleets.nodes import NodeFleet, roc_auc
 from graphact_lab.splits import Split
 
 NODES, FEATURES, WIDTH, CLASSES, EPOCHS = 40, 9, 5, 3, 45
-SEEDS, RATES, DECAYS, DROPOUTS = (3, 3, 8, 5), (0.3, 0.02, 0.1, 0.05), (0.0, 0.1, 5e-3, 0.0), (0.5, 0.5, 0.2, 0.0)
+SETTINGS = {"seeds": (3, 3, 8, 5), "rates": (0.3, 0.02, 0.1, 0.05), "decays": (0.0, 0.1, 5e-3, 0.0)}
+SETTINGS["dropouts"] = (0.5, 0.5, 0.2, 0.0)
 # a GPU has no dense oracle of its own, and compares with the CPU in packages/graphact/tests/gpu
 
 
@@ -45,38 +46,54 @@ def make(number, **options):
 def fleet_of(problem, models, **options):
     graph, x, y, splits = problem
     graphs = node_graph(graph.to(dtype=torch.float64), "gcn")
-    settings = {"seeds": SEEDS, "rates": RATES, "decays": DECAYS, "dropouts": DROPOUTS}
     features = SparseFeatures.from_dense(x)
-    return NodeFleet(models, features, graphs, y, splits, dtype=torch.float64, **settings | options)
+    return NodeFleet(models, features, graphs, y, splits, dtype=torch.float64, **SETTINGS | options)
 
 
-def train_alone(model, problem, number, epochs, patience, forward):
-    """One model in a loop of its own: torch's Adam, the best epoch by validation accuracy, and its early stop."""
+def train_alone(model, problem, number, epochs, forward, *, patience=None, window=None, settings=SETTINGS):
+    """One model in a loop of its own: torch's Adam, the best epoch by validation accuracy, and its early stop.
+
+    With a window, the first map alone decays, the last epoch counts, and the validation loss ends the loop, as in the
+    code of Kipf and Welling: from the twelfth epoch on with a window of ten.
+    """
+    seed, rate, decay, dropout = (settings[name][number] for name in SETTINGS)
     _, _, y, splits = problem
     train, validation, test = splits[number]
-    decayed = [convolution.maps[0].weight for convolution in model.convolutions]
+    decayed = [convolution.maps[0].weight for convolution in model.convolutions][: window and 1]
     others = [p for p in model.parameters() if p.requires_grad and all(p is not one for one in decayed)]
-    groups = [{"params": decayed, "weight_decay": DECAYS[number]}, {"params": others}]
-    optimizer = torch.optim.Adam(groups, lr=RATES[number])
-    best, best_epoch, best_test, state = -math.inf, 0, math.nan, None
+    optimizer = torch.optim.Adam([{"params": decayed, "weight_decay": decay}, {"params": others}], lr=rate)
+    best, losses = (math.nan, -math.inf, 0, None), []
     for epoch in range(1, epochs + 1):
-        masks = dropout_masks(
-            torch.tensor([SEEDS[number]]), torch.tensor([DROPOUTS[number]]).double(), epoch - 1, 0, (NODES, WIDTH)
-        )
+        share = torch.tensor([dropout]).double()
+        mask = dropout_masks(torch.tensor([seed]), share, epoch - 1, 0, (NODES, WIDTH))[0]
         model.train()
         optimizer.zero_grad()
-        F.cross_entropy(forward(model, masks[0])[train], y[train]).backward()
+        F.cross_entropy(forward(model, mask)[train], y[train]).backward()
         optimizer.step()
         model.eval()
         with torch.no_grad():
-            right = forward(model, None).argmax(1) == y
-        if 100 * right[validation].double().mean().item() > best + 1e-9:
-            best, best_epoch = 100 * right[validation].double().mean().item(), epoch
-            best_test = 100 * right[test].double().mean().item()
-            state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        if epoch - best_epoch >= patience:
+            logits = forward(model, None)
+            penalty = 0.5 * decay * sum(weight.square().sum() for weight in decayed)
+            losses.append((F.cross_entropy(logits[validation], y[validation]) + penalty).item())
+        right = (logits.argmax(1) == y).double()
+        scores = [100 * right[nodes].mean().item() for nodes in (test, validation)]
+        if window or scores[1] > best[1] + 1e-9:
+            best = (*scores, epoch, {name: tensor.clone() for name, tensor in model.state_dict().items()})
+        if patience and epoch - best[2] >= patience:
             break
-    return best_test, best, best_epoch, state
+        if window and epoch > window + 1 and losses[-1] > sum(losses[-window - 1 : -1]) / window:
+            break
+    return best
+
+
+def check_alone(fleet, result, number, alone):
+    """Compare a model of a fleet with one that was trained alone."""
+    test, validation, epoch, state = alone
+    assert result.best_epoch[number] == epoch
+    assert result.validation[number] == pytest.approx(validation, abs=1e-9)
+    assert result.test[number] == pytest.approx(test, abs=1e-9)
+    for name, tensor in fleet.model(number).state_dict().items():
+        torch.testing.assert_close(tensor, state[name], rtol=0, atol=1e-9)
 
 
 def dense_gcn(problem):
@@ -114,47 +131,20 @@ def test_each_model_ends_as_if_it_were_alone(problem, options, patience):
     result = fleet.train(EPOCHS, patience)
     assert len(set(result.best_epoch)) > 2
     for number, model in enumerate(models):
-        test, validation, epoch, state = train_alone(model, problem, number, EPOCHS, patience, forward)
-        assert result.best_epoch[number] == epoch
-        assert result.validation[number] == pytest.approx(validation, abs=1e-9)
-        assert result.test[number] == pytest.approx(test, abs=1e-9)
-        for name, tensor in fleet.model(number).state_dict().items():
-            torch.testing.assert_close(tensor, state[name], rtol=0, atol=1e-9)
+        check_alone(fleet, result, number, train_alone(model, problem, number, EPOCHS, forward, patience=patience))
 
 
 def test_a_window_stops_on_the_validation_loss_and_keeps_the_last_model(problem):
-    """The rule of Kipf and Welling's code, in a loop of its own: from the twelfth epoch on with a window of ten."""
-    window, decays, rates, dropouts = 4, (0.0, 0.1, 5e-3, 0.02), (0.03, 0.02, 0.1, 0.05), (0.2, 0.0, 0.1, 0.3)
-    models, settings = [make(number) for number in range(4)], {"decays": decays, "rates": rates, "dropouts": dropouts}
+    decays, rates, dropouts = (0.0, 0.1, 5e-3, 0.02), (0.03, 0.02, 0.1, 0.05), (0.2, 0.0, 0.1, 0.3)
+    models, window = [make(number) for number in range(4)], 4
+    settings = SETTINGS | {"decays": decays, "rates": rates, "dropouts": dropouts}
     fleet = fleet_of(problem, models, **settings, is_decayed=lambda name: name.startswith("convolutions.0.maps"))
     result, forward = fleet.train(EPOCHS, window=window), dense_gcn(problem)
     assert len(set(result.best_epoch)) > 2
     assert min(result.best_epoch) == window + 2 < max(result.best_epoch) == EPOCHS, "the first that may, and the last"
-    _, _, y, splits = problem
     for number, model in enumerate(models):
-        train, validation, test = splits[number]
-        decayed = model.convolutions[0].maps[0].weight
-        others = [parameter for parameter in model.parameters() if parameter is not decayed]
-        groups = [{"params": [decayed], "weight_decay": decays[number]}, {"params": others}]
-        optimizer, losses = torch.optim.Adam(groups, lr=rates[number]), []
-        for epoch in range(EPOCHS):
-            share = torch.tensor([dropouts[number]]).double()
-            mask = dropout_masks(torch.tensor([SEEDS[number]]), share, epoch, 0, (NODES, WIDTH))[0]
-            optimizer.zero_grad()
-            F.cross_entropy(forward(model, mask)[train], y[train]).backward()
-            optimizer.step()
-            with torch.no_grad():
-                logits = forward(model, None)
-            penalty = 0.5 * decays[number] * decayed.square().sum().item()
-            losses.append(F.cross_entropy(logits[validation], y[validation]).item() + penalty)
-            if epoch > window and losses[-1] > sum(losses[-window - 1 : -1]) / window:
-                break
-        assert result.best_epoch[number] == epoch + 1
-        right = (logits.argmax(1) == y).double()
-        for found, nodes in ((result.test, test), (result.validation, validation)):
-            assert found[number] == pytest.approx(100 * right[nodes].mean().item(), abs=1e-9)
-        for name, tensor in fleet.model(number).state_dict().items():
-            torch.testing.assert_close(tensor, model.state_dict()[name], rtol=0, atol=1e-9)
+        alone = train_alone(model, problem, number, EPOCHS, forward, window=window, settings=settings)
+        check_alone(fleet, result, number, alone)
     with pytest.raises(ValueError, match="patience must be None where a window is given, got 3"):
         fleet.train(EPOCHS, 3, window=window)
     assert fleet_of(problem, models).train(20).best_epoch == fleet_of(problem, models).train(20, 20).best_epoch
@@ -171,7 +161,7 @@ def test_batch_norm_and_buffers_are_each_models_own(problem):
         plain = nn.BatchNorm1d(WIDTH).double()
         plain.load_state_dict(model.norms[0].state_dict())
         model.norms[0] = plain
-        _, validation, epoch, state = train_alone(model, problem, number, 20, 20, forward)
+        _, validation, epoch, state = train_alone(model, problem, number, 20, forward)
         assert (result.best_epoch[number], result.validation[number]) == (epoch, pytest.approx(validation, abs=1e-9))
         found = fleet.model(number).state_dict()
         for name in ("norms.0.running_mean", "norms.0.running_var", "norms.0.weight", "convolutions.0.maps.0.weight"):

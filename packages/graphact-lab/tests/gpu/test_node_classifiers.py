@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from graphact_lab.experiments.node_classification.convolutions import node_graph
-from graphact_lab.experiments.node_classification.networks import NodeNetwork
 
 from graphact import Graph
 from graphact.nn import ACTIVATIONS
+from graphact_lab.classifiers.node_classifier import NodeNetwork
+from graphact_lab.classifiers.stacked_layers import node_graph
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
 from graphact_lab.splits import Split

@@ -14,7 +14,7 @@ EXTRAS = {
     "lightning": ("lightning",),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
-OF_THE_LAB = ("jinja2", "pandas", "pooch", "pyarrow")
+OF_THE_LAB = ("jinja2", "pandas", "pyarrow", "requests")
 """Packages that graphact-lab always brings along."""
 
 

@@ -59,7 +59,7 @@ class Server:
 def publish(monkeypatch, url):
     """Put small files at another address in the place of the real ones."""
 
-    def file(path, content, page, member=None):
+    def file(path, content, page, member=""):
         return DataFile(path, hashlib.sha256(content).hexdigest(), f"{url}/{page}", member)
 
     members = {"ml-100k/u.data": RATINGS, "ml-100k/u.item": TITLES}

@@ -23,7 +23,7 @@ from graphact_lab.classifiers.stacked_layers import (
     node_graph,
 )
 from graphact_lab.data.node_sets import NodeData, read_nodes
-from graphact_lab.fleets.active import in_parts
+from graphact_lab.fleets.active import in_parts, models_at_once, trial_options
 from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
 from graphact_lab.protocols import RIVALS, TrainingJob, run_seed
@@ -31,8 +31,6 @@ from graphact_lab.selection import TrainingTrial
 from graphact_lab.splits import Split
 
 SPLITS = ("random", "given", "public", "fifth")
-LIVE_TENSORS = 24  # signals of a layer that are held at once, about
-MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 NETWORK_OPTIONS = ("convolution", "norm", "skip", "readout", "feature_dropout", "biases", "linear_start")
 GAMMA = 1.0  # from which the width of the kernel activation is learned
 NORMS = ("none", "layer", "batch")
@@ -244,8 +242,6 @@ def train_trials(
     convolution = job.protocol.task_options.get("convolution", "gcn")
     networks = {replica: make_network(job, data, replica) for replica in {trial.replica for trial in trials}}
     x, graph = on_device(data, convolution, device)
-    bytes_each = 4 * len(data.y) * job.features * LIVE_TENSORS * job.protocol.layers
-    size = max(1, MEMORY[torch.device(device).type] // bytes_each)
     settings, window = job.protocol.training, job.protocol.task_options.get("window")
 
     def train(part: slice) -> tuple[FleetResult, NodeFleet]:
@@ -256,15 +252,12 @@ def train_trials(
             graph,
             data.y,
             [split_of(job, data, trial.replica) for trial in own],
-            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in own],
-            rates=[trial.point.rate for trial in own],
-            decays=[trial.point.decay for trial in own],
-            dropouts=[trial.point.dropout for trial in own],
+            **trial_options(job, own),
             metric=data.metric,
             is_decayed=decayed_by(job.protocol.task_options),
             device=device,
         )
         return fleet.train(settings.epochs, settings.patience, keep=keep, window=window), fleet
 
-    results, fleets = zip(*in_parts(len(trials), size, train), strict=True)
+    results, fleets = zip(*in_parts(len(trials), models_at_once(job, len(data.y), device), train), strict=True)
     return FleetResult.joined(results), list(fleets)

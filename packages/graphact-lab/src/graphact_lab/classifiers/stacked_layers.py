@@ -66,7 +66,7 @@ class StackedConvolution(nn.Module):
 
     Args:
         in_features, out_features: sizes.
-        hidden: features between the maps of a convolution that has two in a row.
+        hidden: features between the maps of a convolution that has two in a row; 0 stands for ``out_features``.
         activation: the one between those maps, or after a convolution that is not the last.
         bias: whether to add a bias.
     """
@@ -76,13 +76,7 @@ class StackedConvolution(nn.Module):
     terms = 1
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        hidden: int | None = None,
-        activation: nn.Module | None = None,
-        bias: bool = True,
+        self, in_features: int, out_features: int, *, hidden: int = 0, activation: Any = None, bias: bool = True
     ) -> None:
         super().__init__()
         del activation, hidden
@@ -122,13 +116,7 @@ class SAGEMaxConvolution(StackedConvolution):
     normalization, terms = "none", 1
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        hidden: int | None = None,
-        activation: nn.Module | None = None,
-        bias: bool = True,
+        self, in_features: int, out_features: int, *, hidden: int = 0, activation: Any = None, bias: bool = True
     ) -> None:
         super().__init__(in_features, out_features, activation=activation, bias=bias)
         self.pool = StackedLinear(in_features, hidden or out_features)
@@ -161,13 +149,7 @@ class GINConvolution(StackedConvolution):
     normalization = "none"
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        hidden: int | None = None,
-        activation: nn.Module | None = None,
-        bias: bool = True,
+        self, in_features: int, out_features: int, *, hidden: int = 0, activation: Any = None, bias: bool = True
     ) -> None:
         super().__init__(in_features, hidden or out_features, bias=bias)
         self.eps = nn.Parameter(torch.zeros(()))
@@ -183,13 +165,7 @@ class GATConvolution(StackedConvolution):
     """Graph attention with heads of eight features each (Veličković et al. 2018), a single head at the end."""
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        hidden: int | None = None,
-        activation: nn.Module | None = None,
-        bias: bool = True,
+        self, in_features: int, out_features: int, *, hidden: int = 0, activation: Any = None, bias: bool = True
     ) -> None:
         super().__init__(in_features, out_features, hidden=hidden, bias=bias)
         self.heads = 1 if activation is None or out_features % 8 else out_features // 8

@@ -82,7 +82,7 @@ def data(options: argparse.Namespace) -> int:
         check_choice("DATASET", dataset, tuple(DATASETS))
     chosen = options.datasets or list(DATASETS)
     if options.action == "fetch":
-        require("downloads need", "pooch", *(["rich"] if sys.stderr.isatty() else []))
+        require("downloads need", "requests", *(["rich"] if sys.stderr.isatty() else []))
         folders = {}
         for dataset in dict.fromkeys(chosen):
             with nullcontext() if options.quiet else download_bar() as progress:

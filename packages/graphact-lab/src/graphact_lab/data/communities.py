@@ -7,8 +7,6 @@ import torch
 from graphact._checks import check_integer, check_probability
 from graphact.graph import Graph
 
-WITHIN = 0.8
-BETWEEN = 0.1
 ATTEMPTS = 1000
 
 
@@ -18,8 +16,8 @@ class BlockModel:
 
     communities: int
     community_size: int
-    p: float = WITHIN
-    q: float = BETWEEN
+    p: float = 0.8
+    q: float = 0.1
 
     def __post_init__(self) -> None:
         for name in ("communities", "community_size"):
@@ -28,26 +26,19 @@ class BlockModel:
             check_probability(name, getattr(self, name))
 
     def draw(self, generator: torch.Generator) -> Graph:
-        """Draw until the graph is connected; see :func:`community_graph`."""
-        return community_graph(self.communities, self.community_size, generator, p=self.p, q=self.q)
+        """Draw until the graph is connected; S is the adjacency over its largest eigenvalue.
 
-
-def community_graph(
-    communities: int, size: int, generator: torch.Generator, *, p: float = WITHIN, q: float = BETWEEN
-) -> Graph:
-    """Draw communities of equal size until the graph is connected; S is the adjacency over its largest eigenvalue.
-
-    Two nodes share an edge with probability p within a community and q between communities. Redrawing uses the
-    same generator, so the result depends on its seed alone. Weights are float64.
-    """
-    for _ in range(ATTEMPTS):
-        graph = Graph.stochastic_block_model([size] * communities, p=p, q=q, generator=generator)
-        if is_connected(graph):
-            return graph.to(dtype=torch.float64).normalize("spectral")
-    raise ValueError(
-        f"no connected graph of {communities} communities of {size} nodes came in {ATTEMPTS} draws; "
-        f"size, communities or edge probabilities (p = {p}, q = {q}) must be larger"
-    )
+        Redrawing uses the same generator, so the result depends on its seed alone. Weights are float64.
+        """
+        sizes = [self.community_size] * self.communities
+        for _ in range(ATTEMPTS):
+            graph = Graph.stochastic_block_model(sizes, p=self.p, q=self.q, generator=generator)
+            if is_connected(graph):
+                return graph.to(dtype=torch.float64).normalize("spectral")
+        raise ValueError(
+            f"no connected graph of {self.communities} communities of {self.community_size} nodes came in {ATTEMPTS} "
+            f"draws; community_size, communities or edge probabilities (p = {self.p}, q = {self.q}) must be larger"
+        )
 
 
 def is_connected(graph: Graph) -> bool:

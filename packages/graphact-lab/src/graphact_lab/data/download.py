@@ -1,13 +1,13 @@
-"""The files of data sets: found in a folder, or downloaded once (by pooch), and checked by hash every time."""
+"""The files of data sets: found in a folder, or downloaded once, and checked by hash every time."""
 
 import hashlib
+import io
 import os
-import tempfile
 import zipfile
 import zlib
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from graphact._checks import check_choice
 from graphact.storage import check_writable, one_line, write_atomically
@@ -134,70 +134,49 @@ def advice(dataset: str) -> str:
 
 def fetch_from(url: str, files: list[DataFile], root: Path, progress: Progress | None) -> None:
     """Download a file, or a zip archive of which the named members are kept."""
-    if files[0].member is None:
-        download(url, root / files[0].path, files[0].sha256, progress)
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        archive = Path(scratch) / "archive.zip"
-        download(url, archive, None, progress)
-        for file in files:
-            content = member_of_zip(archive, file.member or "", url)
-            if hashlib.sha256(content).hexdigest() != file.sha256:
-                raise DataError(f"{url}: the hash of {file.path} is not the expected one, so the file was not kept")
-            try:
-                write_atomically(root / file.path, content)
-            except OSError as error:
-                raise DataError(f"cannot write {root / file.path}: {one_line(error.strerror or error)}") from error
+    downloaded = download(url, progress)
+    for file in files:
+        content = member_of_zip(downloaded, file.member, url) if file.member else downloaded
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise DataError(f"{url}: the hash of {file.path} is not the expected one, so the file was not kept")
+        try:
+            write_atomically(root / file.path, content)
+        except OSError as error:
+            raise DataError(f"cannot write {root / file.path}: {one_line(error.strerror or error)}") from error
 
 
-def download(url: str, path: Path, sha256: str | None, progress: Progress | None = None) -> None:
-    """Download to a temporary file, check it, and move it into place; any hash is right where ``sha256`` is None."""
+def download(url: str, progress: Progress | None = None) -> bytes:
+    """Return the content of an address."""
     try:
-        import pooch
-        import requests  # which pooch brings along
+        import requests
     except ImportError as error:
-        raise DataError("downloads need the package pooch: pip install graphact-lab") from error
-    pooch.get_logger().setLevel("ERROR")
-    done = total = 0
-
-    def stream(url: str, output_file: str, _: object) -> None:
-        nonlocal done, total
-        as_it_is = {"Accept-Encoding": "identity"}  # the promised length is that of the file
-        with (
-            requests.get(url, stream=True, timeout=TIMEOUT_SECONDS, headers=as_it_is) as response,
-            Path(output_file).open("wb") as file,
-        ):
-            response.raise_for_status()
+        raise DataError("downloads need the package requests: pip install graphact-lab") from error
+    content, total = bytearray(), 0
+    as_it_is = {"Accept-Encoding": "identity"}  # the promised length is that of the file
+    try:
+        with requests.get(url, stream=True, timeout=TIMEOUT_SECONDS, headers=as_it_is) as response:
+            if not response.ok:
+                answer = f"{response.status_code} {one_line(response.reason)}"
+                raise DataError(f"cannot download {url}: the server answered {answer}")
             total = int(response.headers.get("Content-Length") or 0)
             for piece in response.iter_content(BYTES_AT_A_TIME):
-                done += file.write(piece)
-                if done > MAX_FILE_SIZE:
+                content += piece
+                if len(content) > MAX_FILE_SIZE:
                     raise DataError(f"cannot download {url}: more than {MAX_FILE_SIZE} bytes came, not the file")
                 if progress is not None:
-                    progress(url, done, total or None)
-
-    try:
-        pooch.retrieve(url, sha256, fname=path.name, path=path.parent, downloader=stream)
-    except requests.HTTPError as error:
-        response: Any = error.response
-        answer = f"{response.status_code} {one_line(response.reason)}"
-        raise DataError(f"cannot download {url}: the server answered {answer}") from error
+                    progress(url, len(content), total or None)
     except requests.RequestException as error:
         reason = one_line(getattr(error.args[0], "reason", error) if error.args else type(error).__name__)
-        if done < total:
-            reason = f"the connection ended after {done} of {total} bytes"
+        if len(content) < total:
+            reason = f"the connection ended after {len(content)} of {total} bytes"
         raise DataError(f"cannot download {url}: {reason}") from error
-    except ValueError as error:
-        place = f"{path.parent.name}/{path.name}"
-        raise DataError(f"{url}: the hash of {place} is not the expected one, so the file was not kept") from error
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {one_line(error.strerror or error)}") from error
+    return bytes(content)
 
 
-def member_of_zip(archive: Path, member: str, origin: str) -> bytes:
-    """One named file of a zip archive, read in memory; nothing is extracted and no other name is looked at."""
+def member_of_zip(archive: bytes, member: str, origin: str) -> bytes:
+    """One named file of a zip archive; nothing is extracted and no other name is looked at."""
     try:
-        with zipfile.ZipFile(archive) as files:
+        with zipfile.ZipFile(io.BytesIO(archive)) as files:
             if (size := files.getinfo(member).file_size) <= MAX_FILE_SIZE:
                 return files.read(member)
     except KeyError as error:

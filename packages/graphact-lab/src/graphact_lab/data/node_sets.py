@@ -12,14 +12,11 @@ from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
 from graphact_lab.data.download import DataError, PathLike, locate
-from graphact_lab.data.planetoid import TEST, TRAINING_PER_CLASS, VALIDATION, read_planetoid
+from graphact_lab.data.planetoid import VALIDATION, read_planetoid
+from graphact_lab.data.sources import CITATION_GRAPHS, FRIENDSHIP_GRAPHS, HETEROPHILOUS, NODE_SETS
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.splits import Split, class_split, data_generator, random_split
 
-CITATION_GRAPHS = ("cora", "citeseer", "pubmed")
-FRIENDSHIP_GRAPHS = {"blogcatalog": "BlogCatalog", "flickr": "Flickr"}
-HETEROPHILOUS = ("minesweeper", "tolokers", "actor", "chameleon_filtered", "squirrel_filtered", "wisconsin")
-NODE_SETS = (*CITATION_GRAPHS, *FRIENDSHIP_GRAPHS, *HETEROPHILOUS)
 BINARY = ("minesweeper", "tolokers")  # scored by the area under the ROC curve
 DENSE_ABOVE = 0.1  # share of entries that are not zero
 
@@ -61,9 +58,8 @@ class NodeData:
             if not 0 <= check_integer("number", number, minimum=0) < len(self.masks[0]):
                 raise ValueError(f"{self.name} has {len(self.masks[0])} given splits, got the number {number}")
             return Split(*(mask[number].nonzero().squeeze(1) for mask in self.masks))
-        source = "planetoid" if self.name in CITATION_GRAPHS else "attributed"
-        generator = data_generator(f"{source} {self.name}", number)
-        sizes = {"per_class": TRAINING_PER_CLASS, "validation": VALIDATION, "test": TEST}
+        generator = data_generator(f"{NODE_SETS[self.name]} {self.name}", number)
+        sizes = {"per_class": 20, "validation": VALIDATION, "test": 1000}
         return class_split(torch.where(self.has_label, self.y, -1), generator=generator, **sizes)
 
     def fifth(self, number: int) -> Split:
@@ -83,8 +79,7 @@ def read_nodes(name: str, directory: PathLike | None = None, *, normalize_featur
     Raises:
         DataError: the files are missing, or do not hold what they should.
     """
-    check_choice("name", name, NODE_SETS)
-    folder = locate(source_of(name), directory)
+    folder = locate(NODE_SETS[check_choice("name", name, tuple(NODE_SETS))], directory)
     if name in CITATION_GRAPHS:
         read = read_planetoid(folder, name)
         data = NodeData(name, SparseFeatures.from_dense(read.x), read.y, read.has_label, read.graph, public=read.split)
@@ -97,11 +92,6 @@ def read_nodes(name: str, directory: PathLike | None = None, *, normalize_featur
     if normalize_features and isinstance(data.x, SparseFeatures) and name not in HETEROPHILOUS:
         return replace(data, x=data.x.normalized())
     return data
-
-
-def source_of(name: str) -> str:
-    """The data set of :data:`graphact_lab.data.sources.DATASETS` that holds the files of a graph."""
-    return "planetoid" if name in CITATION_GRAPHS else "attributed" if name in FRIENDSHIP_GRAPHS else "heterophily"
 
 
 def read_mat(path: Path, name: str) -> NodeData:

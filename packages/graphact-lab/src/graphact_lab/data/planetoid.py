@@ -17,10 +17,10 @@ from graphact._checks import check_choice
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
 from graphact_lab.data.download import DataError, PathLike
-from graphact_lab.splits import Split, class_split, data_generator
+from graphact_lab.data.sources import CITATION_GRAPHS
+from graphact_lab.splits import Split
 
-NAMES = ("cora", "citeseer", "pubmed")
-VALIDATION, TEST, TRAINING_PER_CLASS = 500, 1000, 20
+VALIDATION = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Citations:
         y: ``(N,)``, int64; the subject of each document, 0 where it is unknown.
         has_label: ``(N,)``; whether the subject is known. In CiteSeer 15 documents have neither words nor a subject.
         edge_index: ``(2, E)``, citations in both directions, each once, without self-loops; sorted by target.
-        split: the nodes for training, validation and testing.
+        split: the public split: 20 documents a class to train, 500 to validate, 1,000 to test.
     """
 
     x: Tensor
@@ -50,25 +50,8 @@ class Citations:
         """The graph with weights of one; a new one each time."""
         return Graph.from_edge_index(self.edge_index, num_nodes=self.x.size(0))
 
-    @property
-    def masks(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The split as PyG has it: ``(N,)`` booleans for training, validation and testing."""
-        everywhere = torch.arange(self.x.size(0))
-        train, validation, test = (torch.isin(everywhere, part) for part in self.split)
-        return train, validation, test
 
-    def to_pyg(self) -> Any:
-        """A PyG ``Data`` with x, y, edge_index, train_mask, val_mask and test_mask."""
-        from torch_geometric.data import Data
-
-        train, validation, test = self.masks
-        masks = {"train_mask": train, "val_mask": validation, "test_mask": test}
-        return Data(x=self.x, edge_index=self.edge_index, y=self.y, **masks)
-
-
-def read_planetoid(
-    folder: PathLike, name: str, *, split: int | None = None, normalize_features: bool = False
-) -> Citations:
+def read_planetoid(folder: PathLike, name: str) -> Citations:
     """Read one of the three graphs from its eight files ``ind.NAME.*``.
 
     The files are Python 2 pickles. Arrays, sparse matrices and dictionaries of lists are read from them; a file that
@@ -77,32 +60,16 @@ def read_planetoid(
     Args:
         folder: where the files are, ``locate("planetoid")``.
         name: "cora", "citeseer" or "pubmed".
-        split: None for the public split (20 documents a class to train, 500 to validate, 1,000 to test); a number for
-            a random one of the same sizes among documents with a subject, which it determines.
-        normalize_features: divide each row of x by its sum; rows of zeros stay.
 
     Raises:
         DataError: the files do not hold what they should.
     """
-    check_choice("name", name, NAMES)
+    check_choice("name", name, CITATION_GRAPHS)
     try:
-        x, y, edge_index, public = assemble(Path(folder), name)
+        x, y, edge_index, split = assemble(Path(folder), name)
     except (*DAMAGES, OSError, pickle.PickleError) as error:
         raise DataError(f"{folder} does not hold the Planetoid data of {name}: {one_line(error)}") from error
-    features, labels, has_label = torch.from_numpy(x), torch.from_numpy(y.argmax(1)), torch.from_numpy(y.any(1))
-    if normalize_features:
-        sums = features.sum(1, keepdim=True)
-        features = features / torch.where(sums == 0, 1, sums)
-    chosen = public
-    if split is not None:
-        chosen = class_split(
-            torch.where(has_label, labels, -1),
-            per_class=TRAINING_PER_CLASS,
-            validation=VALIDATION,
-            test=TEST,
-            generator=data_generator(f"planetoid {name}", split),
-        )
-    return Citations(features, labels, has_label, edge_index, chosen)
+    return Citations(torch.from_numpy(x), torch.from_numpy(y.argmax(1)), torch.from_numpy(y.any(1)), edge_index, split)
 
 
 def assemble(folder: Path, name: str) -> tuple[NDArray[np.float32], NDArray[np.int64], Tensor, Split]:
@@ -185,8 +152,7 @@ def unpickle(path: Path) -> Any:
     """The content of a file."""
     content = path.read_bytes()
     for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(
-            content
-        ):  # memory is taken for all places below
+        is_put = opcode.name in ("PUT", "LONG_BINPUT")
+        if is_put and int(argument or 0) > len(content):  # memory is taken for all places below
             raise pickle.UnpicklingError(f"the file remembers {argument} values, more than it can hold")
     return KnownTypesOnly(io.BytesIO(content), fix_imports=False, encoding="latin1").load()

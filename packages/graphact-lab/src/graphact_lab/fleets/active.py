@@ -3,45 +3,43 @@
 All of it stays on the device, and no step of an epoch waits for a value, so that an epoch can be recorded.
 """
 
+import copy
 import math
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from graphact._checks import check_integer
 from graphact.training.randomness import scramble
+from graphact_lab.protocols import TrainingJob, run_seed
+from graphact_lab.selection import TrainingTrial
 
 T = TypeVar("T")
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 State = dict[str, Tensor]
+LIVE_TENSORS = 24  # signals of a layer that are held at once, about
+MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 
 
+@dataclass(eq=False)
 class ActiveModels:
     """The models that are still trained; every tensor has a leading dimension R."""
 
-    def __init__(
-        self,
-        parameters: State,
-        buffers: State,
-        seeds: Tensor,
-        rates: Tensor,
-        decays: Tensor,
-        dropouts: Tensor,
-        nodes: State,
-        counts: State,
-    ) -> None:
-        self.parameters, self.buffers, self.nodes, self.counts = parameters, buffers, nodes, counts
-        self.seeds, self.rates, self.decays, self.dropouts = seeds, rates, decays, dropouts
-        # models of one seed and share drop the same units, which are drawn once: the first model of each, and of whom
-        pairs = list(zip(seeds.tolist(), dropouts.tolist(), strict=True))
-        place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        self.owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
-        self.stream = torch.tensor([place[pair] for pair in pairs], device=seeds.device)
-        self.patience, self.kept = 0, dict[str, Tensor]()
-        self.losses: Tensor | None = None  # (R, window): those of the last epochs, where they decide
-        self.stopped = torch.zeros_like(seeds, dtype=torch.bool)
+    parameters: State
+    buffers: State
+    seeds: Tensor
+    rates: Tensor
+    decays: Tensor
+    dropouts: Tensor
+    nodes: State
+    counts: State
+    losses: Tensor | None = None  # (R, window): those of the last epochs, where they decide
+
+    def __post_init__(self) -> None:
+        self.draws = draws_of(self.seeds, self.dropouts)
 
     def begin(self, patience: int, keep: bool, window: int | None = None) -> None:
         """Forget all epochs before."""
@@ -66,8 +64,9 @@ class ActiveModels:
 
     def masks(self, site: int, shape: tuple[int, ...]) -> Tensor:
         """The masks of dropout of this step."""
-        drawn = dropout_masks(self.seeds[self.owner], self.dropouts[self.owner], self.updates, site, shape)
-        return drawn if len(self.owner) == len(self.seeds) else drawn.index_select(0, self.stream)
+        owner, stream = self.draws
+        drawn = dropout_masks(self.seeds[owner], self.dropouts[owner], self.updates, site, shape)
+        return drawn if len(owner) == len(self.seeds) else drawn.index_select(0, stream)
 
     def select(self, scores: tuple[Tensor, Tensor]) -> None:
         """Note the scores of the models as they are, where the first is better than before."""
@@ -111,21 +110,27 @@ class ActiveModels:
 
     def rows(self, index: Tensor) -> "ActiveModels":
         """Some of the models, as far as they have come."""
-
-        def chosen(state: State) -> State:
-            return {name: tensor.detach().index_select(0, index) for name, tensor in state.items()}
-
-        parameters = {name: tensor.requires_grad_() for name, tensor in chosen(self.parameters).items()}
-        options = chosen({name: getattr(self, name) for name in ("seeds", "rates", "decays", "dropouts")})
-        made = ActiveModels(
-            parameters, chosen(self.buffers), **options, nodes=chosen(self.nodes), counts=chosen(self.counts)
-        )
-        made.patience, made.steps, made.updates = self.patience, self.steps.clone(), self.updates.clone()
-        for name in ("best", "best_test", "best_epoch", "stopped"):
-            setattr(made, name, getattr(self, name).index_select(0, index))
-        made.losses = None if self.losses is None else self.losses.index_select(0, index)
-        made.first, made.second, made.kept = chosen(self.first), chosen(self.second), chosen(self.kept)
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict):
+                setattr(made, name, {key: tensor.detach().index_select(0, index) for key, tensor in value.items()})
+            elif isinstance(value, Tensor):
+                setattr(made, name, value.index_select(0, index) if value.dim() else value.clone())
+        for parameter in made.parameters.values():
+            parameter.requires_grad_()
+        made.draws = draws_of(made.seeds, made.dropouts)
         return made
+
+
+def draws_of(seeds: Tensor, dropouts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first model of each seed and share, and for each model its place among these.
+
+    Models of one seed and share drop the same units, which are drawn once.
+    """
+    pairs = list(zip(seeds.tolist(), dropouts.tolist(), strict=True))
+    place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    owner = torch.tensor([pairs.index(pair) for pair in place], device=seeds.device)
+    return owner, torch.tensor([place[pair] for pair in pairs], device=seeds.device)
 
 
 def along(values: Tensor, tensor: Tensor) -> Tensor:
@@ -157,6 +162,20 @@ def dropout_masks(seeds: Tensor, rates: Tensor, step: Tensor | int, site: int, s
     dropped = (rates.double() * 2**16).round().clamp(max=2**16 - 1).unsqueeze(-1)
     scale = (2**16 / (2**16 - dropped)).to(rates.dtype)
     return torch.where(bits >= (dropped - 2**15).to(torch.int16), scale, 0).unflatten(-1, shape)
+
+
+def models_at_once(job: TrainingJob, nodes: int, device: str) -> int:
+    """Return about how many models of a job fit into memory."""
+    bytes_each = 4 * nodes * job.features * LIVE_TENSORS * job.protocol.layers
+    return max(1, MEMORY[torch.device(device).type] // bytes_each)
+
+
+def trial_options(job: TrainingJob, trials: Sequence[TrainingTrial]) -> dict[str, Any]:
+    """Return the arguments of a fleet that differ between trials: seeds, rates, decays and dropouts."""
+    seeds = [run_seed("dropout", job.seed, trial.replica) for trial in trials]
+    points = [trial.point for trial in trials]
+    rates, decays, dropouts = ([getattr(one, name) for one in points] for name in ("rate", "decay", "dropout"))
+    return {"seeds": seeds, "rates": rates, "decays": decays, "dropouts": dropouts}
 
 
 def in_parts(count: int, size: int, train: Callable[[slice], T]) -> list[T]:

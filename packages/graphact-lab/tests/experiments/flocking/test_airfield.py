@@ -63,18 +63,6 @@ def test_delay_and_the_size_of_teams_are_flown(field: Airfield) -> None:
     assert torch.equal(flown.cost, fly(larger, policies, field.world).cost)
 
 
-def test_nobody_trained_with_a_test_team(field: Airfield) -> None:
-    agents, counts = (
-        field.imitation.agents,
-        {"training": field.imitation.teams, "validation": field.imitation.validation},
-    )
-    known = [teams_for(name, field.seeds, count, agents, field.world).position for name, count in counts.items()]
-    tested = field.teams(agents).position
-    places = torch.cat([position.double().flatten(0, 2).float() for position in (*known, tested)])
-    assert len(places.unique(dim=0)) == len(places)
-    assert torch.equal(tested, teams_for("test", field.seeds, SETTINGS.tests, agents, field.world).position.float())
-
-
 @pytest.mark.usefixtures("real_start")
 def test_networks_of_one_realization_start_alike(field: Airfield) -> None:
     found = {method: make_policies(SETTINGS, job_of(method), field.seeds) for method in (*METHODS, "max-l", "fir")}

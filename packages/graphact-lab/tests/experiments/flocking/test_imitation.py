@@ -12,18 +12,19 @@ from graphact.training.randomness import epoch_order, scramble
 from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.team_graphs import graph_of
-from graphact_lab.experiments.flocking.world import World, clip, disagreement, expert, hears, measure, pairs_of
+from graphact_lab.experiments.flocking.world import World, adjacency_of, clip, disagreement, expert, measure, pairs_of
 
-WORLD = World(steps=10)
+WORLDS = [World(steps=10), World(steps=10, squash=True)]
+WORLD = WORLDS[0]
 SETTINGS = Imitation(
     agents=6, teams=5, validation=2, epochs=4, batch=2, rate=2e-2, flown_again=3, expert_share=0.7, least_share=0.3
 )
-SEED = 25
+SEEDS = (25, 26)
 PURPOSES = ("training", "validation", "test")
 
 
-def policy() -> GraphModule:
-    torch.manual_seed(SEED)
+def policy(seed: int) -> GraphModule:
+    torch.manual_seed(seed)
     shape = {"order": 2, "out_features": 2, "bias": True, "start": "uniform"}
     return GCNN([6, 5], activation="max-ga", **shape).double()
 
@@ -33,7 +34,7 @@ class Record:
     """Record measurements, adjacency and the expert's controls at each step of a flight."""
 
     measured: list[Tensor] = field(default_factory=list)
-    heard: list[Tensor] = field(default_factory=list)
+    adjacency: list[Tensor] = field(default_factory=list)
     target: list[Tensor] = field(default_factory=list)
 
 
@@ -41,42 +42,47 @@ def answers(model: GraphModule, record: Record, delayed: bool) -> list[Tensor]:
     """Return a policy's answers at every step so far; with delay, from all messages since the first."""
     if not delayed:
         return [
-            model(measured, graph_of(heard.unsqueeze(0), dtype=torch.float64))
-            for measured, heard in zip(record.measured, record.heard, strict=True)
+            model(measured, graph_of(adjacency.unsqueeze(0), dtype=torch.float64))
+            for measured, adjacency in zip(record.measured, record.adjacency, strict=True)
         ]
-    graph = graph_of(torch.stack(record.heard).unsqueeze(0), delayed=True, dtype=torch.float64)
+    graph = graph_of(torch.stack(record.adjacency).unsqueeze(0), delayed=True, dtype=torch.float64)
     return list(model(torch.cat(record.measured), graph).split(SETTINGS.agents))
 
 
-def fly_one(model: GraphModule | None, position: Tensor, velocity: Tensor, coins: Tensor, delayed: bool):
+def control_of(answer: Tensor, world: World) -> Tensor:
+    """The control that an answer stands for, in units of the largest."""
+    return answer.tanh() if world.squash else answer
+
+
+def fly_one(model: GraphModule | None, position: Tensor, velocity: Tensor, coins: Tensor, delayed: bool, world: World):
     """One team with a policy, or with the expert where its coin says so; the record and the cost."""
     record, cost = Record(), 0.0
     for is_expert in coins.tolist():
         pairs = pairs_of(position)
-        heard = hears(pairs, WORLD.radius)
-        record.heard.append(heard)
-        record.measured.append(measure(pairs, velocity, heard, WORLD.input_limit))
+        adjacency = adjacency_of(pairs, WORLD.radius)
+        record.adjacency.append(adjacency)
+        record.measured.append(measure(pairs, velocity, adjacency, WORLD.input_limit))
         record.target.append(clip(expert(pairs, velocity, WORLD), WORLD))
         control = record.target[-1]
         if not is_expert:
             assert model is not None
             with torch.no_grad():
-                control = clip(10 * answers(model, record, delayed)[-1], WORLD)
+                control = clip(10 * control_of(answers(model, record, delayed)[-1], world), world)
         cost += float(disagreement(velocity))
         position, velocity = position + 0.01 * velocity + 0.5e-4 * control, velocity + 0.01 * control
     return record, cost
 
 
-def plain_training(delayed: bool):
+def plain_training(seed: int, delayed: bool, world: World):
     """The module that validates best, and the costs of all epochs on the validation flights."""
     always, never = torch.ones(WORLD.steps, dtype=torch.bool), torch.zeros(WORLD.steps, dtype=torch.bool)
     start, judged = (
-        [*zip(*(part[0] for part in teams_for(purpose, [SEED], count, SETTINGS.agents, WORLD)), strict=True)]
+        [*zip(*(part[0] for part in teams_for(purpose, [seed], count, SETTINGS.agents, WORLD)), strict=True)]
         for purpose, count in (("training", SETTINGS.teams), ("validation", SETTINGS.validation))
     )
-    records = [fly_one(None, *team, always, delayed)[0] for team in start]
-    model, share, history, best = policy(), 1.0, [], None
-    optimizer, number = torch.optim.Adam(model.parameters(), lr=SETTINGS.rate), torch.tensor([SEED])
+    records = [fly_one(None, *team, always, delayed, world)[0] for team in start]
+    model, share, history, best = policy(seed), 1.0, [], None
+    optimizer, number = torch.optim.Adam(model.parameters(), lr=SETTINGS.rate), torch.tensor([seed])
     for epoch in range(1, SETTINGS.epochs + 1):
         for teams in epoch_order(number, epoch, SETTINGS.teams)[0].split(SETTINGS.batch):
             for part in range(SETTINGS.parts):
@@ -85,7 +91,7 @@ def plain_training(delayed: bool):
                 errors = []
                 for team in teams:
                     answered = answers(model, records[team], delayed)
-                    errors += [answered[step] - records[team].target[step] / 10 for step in steps]
+                    errors += [control_of(answered[step], world) - records[team].target[step] / 10 for step in steps]
                 optimizer.zero_grad()
                 torch.stack(errors).square().mean().backward()
                 optimizer.step()
@@ -95,25 +101,27 @@ def plain_training(delayed: bool):
             coins = uniform(number, epoch, WORLD.steps * len(again)).view(WORLD.steps, -1) < share
             assert coins.any()
             assert not coins.all()
-            flown = {int(team): fly_one(model, *start[team], coins[:, i], delayed)[0] for i, team in enumerate(again)}
-            records = [flown.get(team, record) for team, record in enumerate(records)]
-        history.append(sum(fly_one(model, *team, never, delayed)[1] for team in judged) / len(judged))
+            for place, team in enumerate(again.tolist()):
+                records[team], _ = fly_one(model, *start[team], coins[:, place], delayed, world)
+        history.append(sum(fly_one(model, *team, never, delayed, world)[1] for team in judged) / len(judged))
         if history[-1] == min(history):
             best = copy.deepcopy(model)
     return best, history
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-def test_dagger_is_what_a_plain_loop_does(delayed: bool) -> None:
-    fleet = Policies([policy()], dtype=torch.float64)
-    trained = imitate(fleet, [SEED], SETTINGS, WORLD, delayed=delayed)
-    best, history = plain_training(delayed)
-    assert trained.history[0] == pytest.approx(history, rel=1e-9)
-    assert trained.validation == pytest.approx([min(history)], rel=1e-9)
-    assert trained.best_epoch == [1 + history.index(min(history))]
-    assert trained.best_epoch != [SETTINGS.epochs]  # or keeping the last one would do as well
-    for ours, plain in zip(fleet.models[0].parameters(), best.parameters(), strict=True):
-        assert torch.allclose(ours, plain, atol=1e-9)
+@pytest.mark.parametrize(("delayed", "world"), [(False, WORLDS[0]), (True, WORLDS[0]), (False, WORLDS[1])])
+def test_dagger_is_what_a_plain_loop_does(delayed: bool, world: World) -> None:
+    """For each of two policies, which are trained together."""
+    fleet = Policies([policy(seed) for seed in SEEDS], dtype=torch.float64)
+    trained = imitate(fleet, SEEDS, SETTINGS, world, delayed=delayed)
+    for number, seed in enumerate(SEEDS):
+        best, history = plain_training(seed, delayed, world)
+        assert trained.history[number] == pytest.approx(history, rel=1e-9)
+        assert trained.validation[number] == pytest.approx(min(history), rel=1e-9)
+        assert trained.best_epoch[number] == 1 + history.index(min(history))
+        for ours, plain in zip(fleet.models[number].parameters(), best.parameters(), strict=True):
+            assert torch.allclose(ours, plain, atol=1e-9)
+    assert min(trained.best_epoch) < SETTINGS.epochs  # or keeping the last one would do as well
 
 
 def test_no_purpose_has_a_team_of_another() -> None:

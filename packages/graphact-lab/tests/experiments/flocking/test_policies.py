@@ -6,12 +6,12 @@ import torch
 from graphact.graph import Graph
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.spec import UnsupportedModelError
-from graphact.training.randomness import epoch_order, scramble
+from graphact.training.randomness import scramble
 from graphact_lab.experiments.flocking.flight import Conditions, fly
-from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for, uniform
+from graphact_lab.experiments.flocking.imitation import Imitation, teams_for, uniform
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.team_graphs import graph_of
-from graphact_lab.experiments.flocking.world import Teams, World, draw_teams, hears, pairs_of
+from graphact_lab.experiments.flocking.world import Teams, World, adjacency_of, draw_teams, pairs_of
 
 AGENTS = 10
 METHODS = ("relu", "tanh", "maxout", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "mean-ga")
@@ -29,15 +29,15 @@ def policy(method: str, hops: int = 1, seed: int = 0) -> GraphModule:
 
 
 def links(count: int, seed: int = 0) -> torch.Tensor:
-    return hears(pairs_of(draw_teams(count, AGENTS, torch.Generator().manual_seed(seed)).position), 2.0)
+    return adjacency_of(pairs_of(draw_teams(count, AGENTS, torch.Generator().manual_seed(seed)).position), 2.0)
 
 
 def test_the_graph_is_the_one_that_edges_give() -> None:
-    heard = links(4)
-    heard[1] = False  # nobody hears anybody
-    heard[2, 0] = False  # a link in one direction only
-    blocks = [one.double() / one.sum(-1, keepdim=True).clamp_min(1) for one in heard]
-    expected, made = Graph.from_dense(torch.block_diag(*blocks)), graph_of(heard, dtype=torch.float64)
+    adjacency = links(4)
+    adjacency[1] = False  # nobody hears anybody
+    adjacency[2, 0] = False  # a link in one direction only
+    blocks = [one.double() / one.sum(-1, keepdim=True).clamp_min(1) for one in adjacency]
+    expected, made = Graph.from_dense(torch.block_diag(*blocks)), graph_of(adjacency, dtype=torch.float64)
     for name in ("weight", "outgoing_weight", "incoming_slot"):
         assert torch.equal(getattr(made, name), getattr(expected, name))
     for side in ("incoming", "outgoing"):
@@ -48,9 +48,9 @@ def test_the_graph_is_the_one_that_edges_give() -> None:
 
 
 def test_what_is_known_to_be_mutual_gives_the_same_graph() -> None:
-    heard = links(5)
-    heard[2] = False
-    one, other = graph_of(heard), graph_of(heard, mutual=True)
+    adjacency = links(5)
+    adjacency[2] = False
+    one, other = graph_of(adjacency), graph_of(adjacency, mutual=True)
     for name in ("weight", "outgoing_weight", "incoming_slot"):
         assert torch.equal(getattr(one, name), getattr(other, name))
     assert other.outgoing is other.incoming
@@ -58,15 +58,15 @@ def test_what_is_known_to_be_mutual_gives_the_same_graph() -> None:
 
 
 def test_with_delay_the_graph_leads_from_step_to_step() -> None:
-    heard = links(6).view(2, 3, AGENTS, AGENTS).clone()
-    heard[0, 1, 0] = False
+    adjacency = links(6).view(2, 3, AGENTS, AGENTS).clone()
+    adjacency[0, 1, 0] = False
     matrix = torch.zeros(6 * AGENTS, 6 * AGENTS, dtype=torch.float64)
     for team in range(2):
         for step in (1, 2):
             to, start = (team * 3 + step) * AGENTS, (team * 3 + step - 1) * AGENTS
-            block = heard[team, step].double()
+            block = adjacency[team, step].double()
             matrix[to : to + AGENTS, start : start + AGENTS] = block / block.sum(-1, keepdim=True).clamp_min(1)
-    expected, made = Graph.from_dense(matrix), graph_of(heard, delayed=True, dtype=torch.float64)
+    expected, made = Graph.from_dense(matrix), graph_of(adjacency, delayed=True, dtype=torch.float64)
     assert torch.equal(made.to_dense(), matrix)
     assert torch.equal(made.incoming_slot, expected.incoming_slot)
     assert torch.equal(made.outgoing_weight, expected.outgoing_weight)
@@ -78,13 +78,13 @@ HOPS = [(method, hops) for method in METHODS for hops in ((1, 2) if method.endsw
 
 @pytest.mark.parametrize(("method", "hops"), HOPS)
 def test_policies_answer_and_learn_as_their_modules(method: str, hops: int) -> None:
-    models, heard = [policy(method, hops, seed) for seed in (1, 2)], links(6)
+    models, adjacency = [policy(method, hops, seed) for seed in (1, 2)], links(6)
     x = torch.randn(2, 3 * AGENTS, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     fleet = Policies(models, dtype=torch.float64)
-    together = fleet(x, graph_of(heard, dtype=torch.float64))
+    together = fleet(x, graph_of(adjacency, dtype=torch.float64))
     together.sin().sum().backward()
     for number, model in enumerate(models):
-        alone = model(x[number], graph_of(heard[3 * number : 3 * number + 3], dtype=torch.float64))
+        alone = model(x[number], graph_of(adjacency[3 * number : 3 * number + 3], dtype=torch.float64))
         assert torch.allclose(together[number], alone, atol=1e-12)
         alone.sin().sum().backward()
         arrays = [array for layer in fleet.described[number] for array in layer.arrays().values()]
@@ -109,9 +109,9 @@ def test_with_delay_agents_know_what_is_k_hops_away_as_it_was_k_steps_ago(method
     taps, memory = bank.taps.detach(), [torch.zeros(AGENTS, 6, dtype=torch.float64)] * 2
     kept = [torch.zeros(AGENTS, 5, dtype=torch.float64)] * 2  # z and S z as they were sent a step ago
     for moment in seen:
-        heard = moment.heard[0, 0]
-        mean = heard.double() / heard.sum(-1, keepdim=True).clamp_min(1)
-        heard = heard & (moment.step > 0)  # nothing is under way at first
+        adjacency = moment.adjacency[0, 0]
+        mean = adjacency.double() / adjacency.sum(-1, keepdim=True).clamp_min(1)
+        adjacency = adjacency & (moment.step > 0)  # nothing is under way at first
         mean = mean * (moment.step > 0)
         x = moment.measured[0, 0]
         shifted = [x, *(mean @ before for before in memory)]
@@ -123,56 +123,13 @@ def test_with_delay_agents_know_what_is_k_hops_away_as_it_was_k_steps_ago(method
             once = mean @ kept[0]
             values = torch.zeros_like(z)
             for agent in range(AGENTS):
-                got = kept[1][heard[agent]]
+                got = kept[1][adjacency[agent]]
                 if len(got):
                     values[agent] = got.amax(0) if method == "max-ga" else got.median(0).values
             kept = [z, once]
             value = activation.beta.detach() * z.relu() + activation.weights.detach()[0] * values
         answer = value @ readout.weight.detach().T + readout.bias.detach()
         assert torch.allclose(moment.control[0, 0], (10 * answer).clamp(-10, 10), atol=1e-10)
-
-
-@pytest.mark.parametrize("delayed", [False, True])
-def test_a_policy_learns_in_a_fleet_what_it_learns_alone(delayed: bool) -> None:
-    seeds = [11, 12, 13]
-    fleet = Policies([policy("max-ga", seed=seed) for seed in seeds], dtype=torch.float64)
-    before = fleet.state()
-    together = imitate(fleet, seeds, TINY, SHORT, delayed=delayed)
-    assert not torch.allclose(before[0], fleet.parameters[0])
-    for number, seed in enumerate(seeds):
-        alone = Policies([policy("max-ga", seed=seed)], dtype=torch.float64)
-        trained = imitate(alone, [seed], TINY, SHORT, delayed=delayed)
-        assert trained.validation == pytest.approx([together.validation[number]], rel=1e-9)
-        assert trained.best_epoch == [together.best_epoch[number]]
-        for one, stacked in zip(alone.parameters, fleet.parameters, strict=True):
-            assert torch.allclose(one[0], stacked[number], atol=1e-9)
-
-
-@pytest.mark.parametrize("squash", [False, True])
-def test_training_is_what_a_plain_loop_over_one_module_does(squash: bool) -> None:
-    """Behaviour cloning for one epoch, with torch's own Adam on the module itself."""
-    world = World(steps=10, squash=squash)
-    seed, settings = 21, Imitation(**{**vars(TINY), "epochs": 1})
-    fleet = Policies([policy("max-ga", seed=seed)], dtype=torch.float64)
-    imitate(fleet, [seed], settings, world)
-    model, seen = policy("max-ga", seed=seed), []
-    like = torch.zeros((), dtype=torch.float64)
-    fly(teams_for("training", [seed], settings.teams, settings.agents, world, like), "expert", world, watch=seen.append)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.rate)
-    order = epoch_order(torch.tensor([seed]), 1, settings.teams)[0]
-    for teams in order.split(settings.batch):
-        for part in range(settings.parts):
-            errors = []
-            for moment in seen[part :: settings.parts]:
-                for team in teams:
-                    graph = graph_of(moment.heard[0, team : team + 1], dtype=torch.float64)
-                    answer = model(moment.measured[0, team], graph)
-                    errors.append((answer.tanh() if squash else answer) - moment.expert[0, team] / 10)
-            optimizer.zero_grad()
-            torch.stack(errors).square().mean().backward()
-            optimizer.step()
-    for ours, plain in zip(fleet.models[0].parameters(), model.parameters(), strict=True):
-        assert torch.allclose(ours, plain, atol=1e-10)
 
 
 def test_flights_by_expert_and_policy_take_turns() -> None:

@@ -1,12 +1,10 @@
 """The experiment from its command to its report; and published results beside their rows."""
 
-import csv
 import json
 import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -67,9 +65,10 @@ def test_tables_name_the_level_that_was_trained_with(finished: Path) -> None:
     header = page[page.index("## Agents") :].splitlines()[2]
     assert header == "| policy | 8 | 12 |"  # trained with 8
     rows = [row for row in Store(finished).rows() if row["method"] == "relu" and not row["condition"]]
-    usual = f"{sum(row['value'] for row in rows) / 2:.3f}"
+    found = [row["value"] for row in rows]
+    usual = f"{fmean(found):.3f} ± {stdev(found):.3f}"
     line = next(line for line in page[page.index("## Agents") :].splitlines() if line.startswith("| ReLU"))
-    assert line.split(" | ")[1].startswith(usual)
+    assert line.split(" | ")[1] == usual
 
 
 def test_other_conditions_do_not_touch_the_expert() -> None:
@@ -133,19 +132,6 @@ def test_the_published_report_comes_from_its_rows(name: str, tmp_path: Path) -> 
     assert page.read_text() == (published / "report.md").read_text()
     figures = [sorted(file.name for file in (folder / "figures").iterdir()) for folder in (tmp_path, published)]
     assert figures[0] == figures[1]
-    runs = defaultdict(list)
-    for row in (row for row in store.rows() if row["kind"] == "model"):
-        condition, level = next(iter(row["condition"].items()), ("", ""))
-        keys = (row["method"], row["hops"], row["order"], row["delayed"], condition, level)
-        runs[tuple("" if key is None else str(key) for key in keys)].append(row["value"])
-    with (tmp_path / "tables" / "flocking.csv").open(newline="") as sheet:
-        lines = list(csv.DictReader(sheet))
-    assert len(lines) == len(runs)
-    for line in lines:
-        values = runs[tuple(line[name] for name in ("method", "hops", "order", "delayed", "condition", "level"))]
-        assert int(line["runs"]) == len(values)
-        assert float(line["mean"]) == pytest.approx(fmean(values), rel=1e-12)
-        assert float(line["std"]) == pytest.approx(stdev(values), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.slow

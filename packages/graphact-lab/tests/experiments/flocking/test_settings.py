@@ -1,7 +1,6 @@
 """Settings: named before anything runs, chosen by name, and never mixed in one folder or one report."""
 
 import copy
-import json
 from pathlib import Path
 
 import pytest
@@ -133,24 +132,3 @@ def test_other_sizes_are_reported_over_both_experts(finished: Path) -> None:
     assert above in agents.partition("whose gain is 8 for all sizes")[0]
     assert below in agents.partition("whose gain is 8 for all sizes")[2]
     assert "for all sizes:" not in (PUBLISHED / "medium" / "report.md").read_text()
-
-
-def test_policies_of_a_cell_that_was_stopped_in_flight_are_flown_not_trained_again(
-    finished: Path, tmp_path: Path, monkeypatch
-) -> None:
-    store, out = Store(finished), tmp_path / "out"
-    (cell,) = (path for path in (finished / "rows").iterdir() if "fir" in path.name)
-    policies = finished / "models" / cell.stem
-    (out / "models" / cell.stem).mkdir(parents=True)
-    for file in policies.iterdir():
-        (out / "models" / cell.stem / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr("graphact_lab.experiments.flocking.airfield.imitate", None)
-    assert main([*SMALL, "--out", str(out)]) == 0
-    again = json.loads((out / "rows" / cell.name).read_text())
-    before = [row for row in store.rows() if row["method"] == "fir"]
-    for ours, theirs in zip(again, before, strict=True):
-        assert ours["condition"] == theirs["condition"]
-        for name in ("value", "cost", "validation"):
-            assert ours[name] == pytest.approx(theirs[name], rel=1e-6)
-        assert ours["training_seconds"] is None
-        assert "best_epoch" not in ours

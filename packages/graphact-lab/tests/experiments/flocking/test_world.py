@@ -7,19 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from graphact_lab.experiments.flocking.flight import Conditions, Moment, fly
+from graphact_lab.experiments.flocking.flight import Conditions, fly
 from graphact_lab.experiments.flocking.world import (
     Teams,
     World,
-    clip,
+    adjacency_of,
     collides,
     disagreement,
     draw_teams,
-    expert,
-    hears,
     in_largest_part,
     measure,
-    move,
     pairs_of,
 )
 
@@ -91,7 +88,7 @@ def test_every_step_equals_a_plain_version_from_the_same_state(gain: float | Non
             assert close(before.measured[0, number], np.array(expected))
             assert close(before.expert[0, number], np.clip([plain.control(one) for one in plain.agents], -10, 10))
             hears_whom = [[other in plain.neighbors(agent) for other in plain.agents] for agent in plain.agents]
-            assert np.array_equal(before.heard[0, number].numpy(), hears_whom)
+            assert np.array_equal(before.adjacency[0, number].numpy(), hears_whom)
             plain.step()
             assert close(after.teams.position[0, number], plain.position)
             assert close(after.teams.velocity[0, number], plain.velocity)
@@ -109,65 +106,12 @@ def test_the_cost_is_the_variance_of_velocities_summed_over_the_flight() -> None
     assert flown.final.item() < 0.5 * disagreement(teams.velocity).item()  # 0.3 s are enough for this
 
 
-def test_the_expert_of_the_papers_flies_200_agents_for_less_than_one_whose_gain_stays_50() -> None:
-    """A gain of N does not swing so that it costs anything: see docs/flocking.md."""
-    teams = draw_teams(2, 200, torch.Generator().manual_seed(0))
-    start = Teams(*(part.unsqueeze(0).float() for part in teams))
-    papers, fixed = (fly(start, "expert", World(alignment=gain)) for gain in (None, 50.0))
-    assert (papers.cost < 0.95 * fixed.cost).all()
-    assert papers.final.max() < 0.01
-
-
-def test_momentum_is_conserved_before_clipping() -> None:
-    teams = teams_of(20, 30)
-    control = expert(pairs_of(teams.position), teams.velocity, WORLD)
-    assert control.abs().max() > WORLD.acceleration  # some would be clipped
-    assert torch.allclose(control.sum(-2), torch.zeros(20, 2, dtype=torch.float64), atol=1e-9)
-    still = move(teams, control, WORLD).velocity.mean(-2)
-    assert torch.allclose(still, teams.velocity.mean(-2), atol=1e-12)
-    assert not torch.allclose(clip(control, WORLD).sum(-2), torch.zeros(20, 2, dtype=torch.float64), atol=1e-3)
-
-
-def test_rotated_teams_fly_the_same_way() -> None:
-    free = World(steps=20, acceleration=1e6, input_limit=1e9)  # clipping by component knows north from east
-    teams, angle = teams_of(2), 0.7
-    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
-    ends: list[Teams] = []
-    for start in (teams, Teams(*(part @ turn.T for part in teams))):
-        seen: list[Moment] = []
-        fly(Teams(*(part.unsqueeze(0) for part in start)), "expert", free, watch=seen.append)
-        ends.append(seen[-1].teams)
-    for one, other in zip(*ends, strict=True):
-        assert torch.allclose(one @ turn.T, other, rtol=1e-7, atol=1e-7)
-
-
-def test_renumbered_teams_fly_the_same_way() -> None:
-    teams, order = teams_of(2), torch.randperm(12, generator=torch.Generator().manual_seed(3))
-    seen: list[list[Moment]] = [[], []]
-    for start, watch in zip((teams, Teams(*(part[:, order] for part in teams))), seen, strict=True):
-        fly(Teams(*(part.unsqueeze(0) for part in start)), "expert", WORLD, watch=watch.append)
-    for one, other in zip(*seen, strict=True):
-        for name in ("measured", "expert"):
-            assert torch.allclose(getattr(one, name)[:, :, order], getattr(other, name), rtol=1e-9, atol=1e-9)
-        assert torch.equal(one.heard[:, :, order][..., order], other.heard)
-        assert torch.allclose(one.teams.position[:, :, order], other.teams.position, atol=1e-11)
-
-
-def test_teams_flown_together_fly_as_alone() -> None:
-    teams = teams_of(4)
-    together = fly(Teams(*(part.unsqueeze(0) for part in teams)), "expert", WORLD)
-    for number in range(4):
-        alone = fly(Teams(*(part[None, number : number + 1] for part in teams)), "expert", WORLD)
-        for both, one in zip(together, alone, strict=True):
-            assert torch.allclose(both[0, number].double(), one[0, 0].double(), rtol=1e-12)
-
-
 def test_teams_start_as_promised() -> None:
     connected = World(connected=True)
     teams = draw_teams(50, 40, torch.Generator().manual_seed(1), connected)
     pairs = pairs_of(teams.position)
-    assert hears(pairs, 2.0).sum(-1).min() >= 2
-    reached = torch.linalg.matrix_power(hears(pairs, 2.0).double() + torch.eye(40, dtype=torch.float64), 40) > 0
+    assert adjacency_of(pairs, 2.0).sum(-1).min() >= 2
+    reached = torch.linalg.matrix_power(adjacency_of(pairs, 2.0).double() + torch.eye(40, dtype=torch.float64), 40) > 0
     assert reached.all()
     assert not collides(pairs, World()).any()
     assert teams.position.norm(dim=-1).max() <= math.sqrt(40)
@@ -178,11 +122,11 @@ def test_teams_start_as_promised() -> None:
 
 
 def test_the_largest_part_of_a_team_is_found() -> None:
-    heard = torch.zeros(2, 5, 5, dtype=torch.bool)
+    adjacency = torch.zeros(2, 5, 5, dtype=torch.bool)
     for team, one, other in ((0, 1, 3), (0, 3, 4), (0, 0, 2), (1, 0, 4)):
-        heard[team, one, other] = heard[team, other, one] = True
+        adjacency[team, one, other] = adjacency[team, other, one] = True
     expected = [[False, True, False, True, True], [True, False, False, False, True]]
-    assert in_largest_part(heard).tolist() == expected
+    assert in_largest_part(adjacency).tolist() == expected
 
 
 def test_collisions_count_pairs_once() -> None:
@@ -199,12 +143,12 @@ def test_lost_links_are_lost_to_both_ends_and_at_the_given_rate() -> None:
     fly(start, "none", WORLD, conditions=Conditions(loss=loss), generator=generator, watch=seen.append)
     kept, all_links = torch.zeros(2), torch.zeros(2)
     for moment in seen:
-        assert torch.equal(moment.heard, moment.heard.transpose(-1, -2))
-        heard = hears(pairs_of(moment.teams.position), WORLD.radius)
-        kept += moment.heard[0].view(2, -1).sum(1)
-        all_links += heard[0].view(2, -1).sum(1)
-        expected = measure(pairs_of(moment.teams.position), moment.teams.velocity, moment.heard, WORLD.input_limit)
-        assert torch.equal(expected, moment.measured)  # what is not heard is not measured
+        assert torch.equal(moment.adjacency, moment.adjacency.transpose(-1, -2))
+        adjacency = adjacency_of(pairs_of(moment.teams.position), WORLD.radius)
+        kept += moment.adjacency[0].view(2, -1).sum(1)
+        all_links += adjacency[0].view(2, -1).sum(1)
+        expected = measure(pairs_of(moment.teams.position), moment.teams.velocity, moment.adjacency, WORLD.input_limit)
+        assert torch.equal(expected, moment.measured)  # what is not adjacency is not measured
     assert kept[0] == all_links[0]
     assert abs(kept[1] / all_links[1] - 0.7) < 0.01
 
@@ -232,8 +176,8 @@ def test_teams_for_which_there_is_no_room_are_refused(world: World) -> None:
 def test_teams_start_connected_unless_they_need_not() -> None:
     parts = []
     for world in (World(), World(connected=False)):
-        heard = hears(pairs_of(draw_teams(40, 50, torch.Generator().manual_seed(1), world).position), 2.0)
-        assert heard.sum(-1).min() >= 2
-        parts.append(in_largest_part(heard).all(-1).double().mean().item())
+        adjacency = adjacency_of(pairs_of(draw_teams(40, 50, torch.Generator().manual_seed(1), world).position), 2.0)
+        assert adjacency.sum(-1).min() >= 2
+        parts.append(in_largest_part(adjacency).all(-1).double().mean().item())
     assert parts[0] == 1
     assert parts[1] < 0.5

@@ -14,7 +14,7 @@ import graphact
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact_lab.experiments.flocking.experiment import NAME, OTHER_GAIN, USUAL, Flocking, Job, differing
 from graphact_lab.experiments.flocking.flight import Conditions, Controller, Flight, fly
-from graphact_lab.experiments.flocking.imitation import Imitation, ImitationResult, imitate, teams_for
+from graphact_lab.experiments.flocking.imitation import Imitation, imitate, teams_for
 from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World
 from graphact_lab.job_progress import JobWatcher
@@ -170,73 +170,56 @@ def run_flocking(
 
 
 def run_job(field: Airfield, job: Job, folder: Path, watcher: JobWatcher) -> list[Row]:
-    """Train the policies of a job, write them, fly them.
-
-    Where all of them are there, as the job was stopped in flight, they are flown; how they were trained is then not
-    known but for their cost on validation flights, which is flown again.
-    """
+    """Train the policies of a job, write them, fly them."""
     begun = time.perf_counter()
-    files = [folder / f"{number}.safetensors" for number in range(len(field.seeds))]
-    is_trained = all(file.exists() for file in files)
-    models = [graphact.load(file) for file in files] if is_trained else make_policies(field.settings, job, field.seeds)
+    models = make_policies(field.settings, job, field.seeds)
     policies = Policies(models, field.device)
-    if is_trained:
-        trained = judge(field, policies, job.delayed)
-    else:
-        trained = imitate(
-            policies,
-            field.seeds,
-            field.imitation,
-            field.world,
-            delayed=job.delayed,
-            progress=lambda epoch, _: watcher.epoch(epoch),
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        for model, file in zip(models, files, strict=True):
-            graphact.save(model, file)
+    trained = imitate(
+        policies,
+        field.seeds,
+        field.imitation,
+        field.world,
+        delayed=job.delayed,
+        progress=lambda epoch, _: watcher.epoch(epoch),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, model in enumerate(models):
+        graphact.save(model, folder / f"{number}.safetensors")
     training = time.perf_counter() - begun
     flown = field.rows(policies, job.delayed)
     common = {
-        **stamp(field),
+        **stamp(field, job),
         "kind": "model",
         **{name: getattr(job, name) for name in ("method", "hops", "order", "delayed")},
         "features": field.settings.features,
-        "settings": field.settings.settings(job, field.seed),
         "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
         "exchanges": policies.exchanges,
         "seconds": (time.perf_counter() - begun) / len(models),
-        "training_seconds": None if is_trained else training / len(models),
+        "training_seconds": training / len(models),
     }
     return [
-        {**common, "graph": number, **row, "validation": trained.validation[number]}
-        | ({} if is_trained else {"best_epoch": trained.best_epoch[number]})
-        | ({"history": trained.history[number]} if not row["condition"] and not is_trained else {})
+        {**common, "graph": number, **row}
+        | {"validation": trained.validation[number], "best_epoch": trained.best_epoch[number]}
+        | ({} if row["condition"] else {"history": trained.history[number]})
         for number, rows in enumerate(flown)
         for row in rows
     ]
 
 
-def judge(field: Airfield, policies: Policies, delayed: bool) -> ImitationResult:
-    """The cost of policies on their validation flights."""
-    like, imitation = policies.parameters[0].detach(), field.imitation
-    teams = teams_for("validation", field.seeds, imitation.validation, imitation.agents, field.world, like)
-    return ImitationResult(fly(teams, policies, field.world, delayed=delayed).cost.mean(1).tolist(), [], [])
-
-
 def baseline_rows(field: Airfield, name: Any) -> list[Row]:
     """The expert, or nobody, on the same teams."""
-    common = {**stamp(field), "kind": "baseline", "method": name, "hops": None, "order": None, "delayed": False}
-    common["settings"] = field.settings.settings(None, field.seed)
+    common = {**stamp(field, None), "kind": "baseline", "method": name, "hops": None, "order": None, "delayed": False}
     rows = field.rows(name, delayed=False)
     return [{**common, "graph": number, **row} for number, found in enumerate(rows) for row in found]
 
 
-def stamp(field: Airfield) -> Row:
-    """Return the provenance of rows: preset, versions, device and time."""
+def stamp(field: Airfield, job: Job | None) -> Row:
+    """Return the provenance of rows: preset, settings, versions, device and time."""
     return {
         "experiment": NAME,
         "preset": field.settings.preset,
         "seed": field.seed,
+        "settings": field.settings.settings(job, field.seed),
         "metric": "cost relative to the expert",
         "graphact": graphact.__version__,
         "torch": torch.__version__,

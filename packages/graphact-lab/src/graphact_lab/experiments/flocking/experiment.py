@@ -148,11 +148,7 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         chosen = [job for job in found.jobs if job.method in methods]
         missing = [job_of(method) for method in dict.fromkeys(methods) if method not in {job.method for job in chosen}]
         found = replace(found, jobs=(*chosen, *missing))
-    for name, text in (changes or {}).items():
-        found = changed(found, name, text)
-    if changes:
-        check_changed(found)
-    return found
+    return changed(found, changes) if changes else found
 
 
 def world_of(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,28 +180,23 @@ def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "world": None, "imitation": None, **world_of(settings), **settings["imitation"]}
 
 
-def check_changed(settings: Flocking) -> None:
-    """Raise if a setting of the flights or of the training is not what it should be, before anything runs."""
+def changed(settings: Flocking, changes: Mapping[str, str]) -> Flocking:
+    """The settings with some of them changed, and checked before anything runs."""
     from graphact_lab.experiments.flocking.imitation import Imitation
     from graphact_lab.experiments.flocking.world import World
 
+    part_of = {item.name: part for part, kind in (("world", World), ("imitation", Imitation)) for item in fields(kind)}
+    for name, text in changes.items():
+        check_choice("--set", name, ("realizations", "tests", "features", *sorted(part_of), *SELECTED))
+        if name in SELECTED:
+            settings = selected(settings, name, text)
+            continue
+        value: dict[str, Any] = {name: as_value(text)}
+        if part := part_of.get(name):
+            value = {part: {**getattr(settings, part), **value}}
+        settings = replace(settings, **value)
     Imitation(**settings.imitation).check_parts(World(**settings.world).steps)
-
-
-def changed(settings: Flocking, name: str, text: str) -> Flocking:
-    """The settings with one of them changed."""
-    from graphact_lab.experiments.flocking.imitation import Imitation
-    from graphact_lab.experiments.flocking.world import World
-
-    known = dict.fromkeys((item.name for item in fields(World)), "world")
-    known |= dict.fromkeys((item.name for item in fields(Imitation)), "imitation")
-    check_choice("--set", name, ("realizations", "tests", "features", *sorted(known), *SELECTED))
-    if name in SELECTED:
-        return selected(settings, name, text)
-    value: dict[str, Any] = {name: as_value(text)}
-    if name in known:
-        value = {known[name]: {**getattr(settings, known[name]), **value}}
-    return replace(settings, **value)
+    return settings
 
 
 def selected(settings: Flocking, name: str, text: str) -> Flocking:

@@ -16,11 +16,11 @@ Controller = Policies | Literal["expert", "none"]
 
 
 class Moment(NamedTuple):
-    """All teams at one step: states, who hears whom, what agents measured, the expert's controls and those flown."""
+    """All teams at one step: states, adjacency, what agents measured, the expert's controls and those flown."""
 
     step: int
     teams: Teams
-    heard: Tensor  # (R, B, N, N)
+    adjacency: Tensor  # (R, B, N, N)
     measured: Tensor  # (R, B, N, 6)
     expert: Tensor  # (R, B, N, 2), clipped
     control: Tensor  # (R, B, N, 2)
@@ -83,22 +83,22 @@ def fly(
     past: deque[tuple[Tensor, Tensor]] = deque(maxlen=window)
     flown_by_expert = controller == "expert" or by_expert is not None
     ideal = control = torch.zeros_like(teams.velocity)
-    measured, heard = control, collided
+    measured, adjacency = control, collided
     for step in range(world.steps):
         pairs = physics.pairs_of(teams.position)
         if watch is not None or isinstance(controller, Policies):
-            heard = physics.hears(pairs, radius)
+            adjacency = physics.adjacency_of(pairs, radius)
             if loses:
                 assert generator is not None
-                heard = lost_links(heard, loss, generator)
-            measured = physics.measure(pairs, teams.velocity, heard, world.input_limit)
+                adjacency = lost_links(adjacency, loss, generator)
+            measured = physics.measure(pairs, teams.velocity, adjacency, world.input_limit)
             if is_noisy:
                 error = torch.rand(measured.shape, generator=generator, device=cost.device, dtype=measured.dtype)
                 measured = measured + noise * (2 * error - 1)
         if watch is not None or flown_by_expert:
             ideal = physics.clip(physics.expert(pairs, teams.velocity, world), world)
         if isinstance(controller, Policies):
-            past.append((measured, heard))
+            past.append((measured, adjacency))
             control = physics.clip(physics.control_of(decide(controller, past, delayed), world), world)
             if by_expert is not None:
                 control = torch.where(by_expert[:, step, :, None, None], ideal, control)
@@ -107,7 +107,7 @@ def fly(
         cost += physics.disagreement(teams.velocity)
         collided |= physics.collides(pairs, world)
         if watch is not None:
-            watch(Moment(step, teams, heard, measured, ideal, control))
+            watch(Moment(step, teams, adjacency, measured, ideal, control))
         teams = physics.move(teams, control, world)
     return Flight(cost, collided.sum((-1, -2)), physics.disagreement(teams.velocity))
 
@@ -117,8 +117,8 @@ def decide(policies: Policies, past: deque[tuple[Tensor, Tensor]], delayed: bool
 
     See :func:`~graphact_lab.experiments.flocking.world.control_of`.
     """
-    measured, heard = (torch.stack(parts, 2) if delayed else parts[-1] for parts in zip(*past, strict=True))
+    measured, adjacency = (torch.stack(parts, 2) if delayed else parts[-1] for parts in zip(*past, strict=True))
     replicas, shape = len(policies), measured.shape
-    graph = graph_of(heard.flatten(0, 1), delayed=delayed, mutual=True, dtype=measured.dtype)
+    graph = graph_of(adjacency.flatten(0, 1), delayed=delayed, mutual=True, dtype=measured.dtype)
     control = policies(measured.reshape(replicas, -1, shape[-1]), graph).view(*shape[:-1], -1)
     return control[:, :, -1] if delayed else control

@@ -87,14 +87,14 @@ def teams_for(
 
 
 class Flights:
-    """Recorded flights of R policies: what was measured, who heard whom, and what the expert would have done."""
+    """Recorded flights of R policies: what was measured, who was in range, and what the expert would have done."""
 
     def __init__(self, start: Teams, world: World, delayed: bool) -> None:
         self.start, self.world, self.delayed = start, world, delayed
         replicas, teams, agents, _ = start.position.shape
         shape = (replicas, teams, world.steps, agents)
         self.measured, self.target = (start.position.new_zeros(*shape, size) for size in (6, 2))
-        self.heard = torch.zeros(*shape, agents, dtype=torch.bool, device=start.position.device)
+        self.adjacency = torch.zeros(*shape, agents, dtype=torch.bool, device=start.position.device)
         self.rows = torch.arange(replicas, device=start.position.device).unsqueeze(1)
 
     def recorder(self, chosen: Tensor) -> Callable[[Moment], None]:
@@ -104,7 +104,7 @@ class Flights:
         def record(moment: Moment) -> None:
             place = self.rows, chosen, moment.step
             self.measured[place] = moment.measured[:, :count]
-            self.heard[place] = moment.heard[:, :count]
+            self.adjacency[place] = moment.adjacency[:, :count]
             self.target[place] = moment.expert[:, :count]
 
         return record
@@ -123,8 +123,8 @@ class Flights:
         last, stride = ((part + 1) * count, 1) if self.delayed else (self.world.steps, parts)
         ahead = part * count - first if self.delayed else 0
         place = self.rows, teams, slice(first, last, stride)
-        measured, heard, target = self.measured[place], self.heard[place], self.target[place]
-        lists = heard.flatten(0, 1) if self.delayed else heard.flatten(0, 2)
+        measured, adjacency, target = self.measured[place], self.adjacency[place], self.target[place]
+        lists = adjacency.flatten(0, 1) if self.delayed else adjacency.flatten(0, 2)
         graph = graph_of(lists, delayed=self.delayed, mutual=True, dtype=measured.dtype)
         answers = policies(measured.flatten(1, 3), graph).view(target.shape)
         errors = (control_of(answers, self.world) - target) / self.world.acceleration

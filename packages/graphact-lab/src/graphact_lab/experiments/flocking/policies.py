@@ -1,6 +1,7 @@
 """Policies side by side: networks of one shape with parameters of their own, each on the teams that it flies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +21,8 @@ from graphact.spec import (
     UnsupportedModelError,
     structure,
 )
-from graphact.spec.operations import LOG_MEAN_EXP, WEIGHTED_MEAN, find_operation
-from graphact.training.stacked_models import apply_pointwise, evaluate, evaluate_hops
+from graphact.spec.operations import LOG_MEAN_EXP, WEIGHTED_MEAN, Operation, find_operation
+from graphact.training.stacked_models import apply_pointwise, mix_hops
 from graphact.training.stacked_signals import KnownSignal, stacked_filter
 from graphact_lab.experiments.flocking.team_graphs import TeamGraphs
 
@@ -77,8 +78,10 @@ class Policies:
                     x = x if bias is None else x + bias.view(len(self), 1, 1, -1)
                 case Pointwise():
                     x = apply_pointwise(x, layer)
+                case HopMixture(operation=operation) if operation.is_built_in:
+                    x = mix_hops(KnownSignal(x, graphs), graphs, layer)
                 case HopMixture():
-                    x = activate(x, graphs, layer)
+                    x = mix_others(x, graphs, layer)
                 case Activation():
                     x = mix_several(x, graphs, layer)
         return x.squeeze(2)
@@ -123,45 +126,39 @@ def check_layer(layer: Layer, number: int) -> None:
     raise UnsupportedModelError(f"layer {number}", f"a layer of the kind {layer.kind!r} cannot fly in a fleet")
 
 
-def activate(x: Tensor, graphs: TeamGraphs, layer: HopMixture) -> Tensor:
-    """An activation of a signal ``(R, M, 1, F)``."""
-    rows = graphs.union
-    scale: Tensor | None = None
-    name = "gamma" if layer.operation.is_built_in else HOMOGENEOUS.get(layer.operation.name, "")
+def mix_others(x: Tensor, graphs: TeamGraphs, layer: HopMixture) -> Tensor:
+    """An activation whose operation is not built in, of a signal ``(R, M, 1, F)``; see :func:`mix_hops`."""
+    hops, operation, constants = layer.weights.size(1), layer.operation, layer.constants
+    if layer.reads == "hops" and hops > 1:
+        raise UnsupportedModelError("", f"the operation {operation.name!r} over several hops is not stacked")
+    scale: Tensor | float | None = None
+    name = HOMOGENEOUS.get(operation.name, "")
     if name in layer.parameters:
-        width = layer.parameters[name]
-        scale = width.view(-1, 1, 1, 1) if isinstance(width, Tensor) else x.new_full((len(x), 1, 1, 1), width)
-    if not layer.operation.is_built_in:
-        shifts = KnownSignal(x, graphs)
-        hops = layer.weights.size(1)
-        if layer.reads == "hops" and hops > 1:
-            raise UnsupportedModelError("", f"the operation {layer.operation.name!r} over several hops is not stacked")
-        signals = [shifts.everywhere(hop + 1 if layer.reads == "shifted" else hop) for hop in range(hops)]
-        constants = {**layer.constants, **({name: 1.0} if scale is not None else {})}
-        values = []
-        for y in signals:
-            flat = (y if scale is None else y / scale).flatten(0, 2)
-            value = evaluate_lists(flat, rows, layer.operation, constants, layer.closed).view(y.shape)
-            values.append(value if scale is None else value * scale)
-    elif layer.reads == "hops" and layer.weights.size(1) > 1:
-        values = evaluate_hops(x, rows, layer, scale, None)
-    elif layer.reads == "hops":
-        values = [evaluate(x, rows, layer, scale)]
-    else:
-        shifts = KnownSignal(x, graphs)
-        values = [evaluate(shifts.everywhere(hop), rows, layer, scale) for hop in range(1, layer.weights.size(1) + 1)]
+        learned, constants = layer.parameters[name], {**constants, name: 1.0}
+        scale = learned.view(-1, 1, 1, 1) if isinstance(learned, Tensor) else learned
+    signal, first = KnownSignal(x, graphs), int(layer.reads == "shifted")
+    values = []
+    for hop in range(first, first + hops):
+        y = signal.everywhere(hop) if scale is None else signal.everywhere(hop) / scale
+        value = over_neighbors(y, graphs.union, operation, constants, layer.closed)
+        values.append(value if scale is None else scale * value)
     return autograd.mix(x, values, layer.beta, layer.weights)
 
 
 def mix_several(x: Tensor, graphs: TeamGraphs, layer: Activation) -> Tensor:
     """Several functions of each neighbourhood, as :func:`graphact.functional.graph_adaptive_mixture` mixes them."""
-    weights, shifts = layer.tensors["weights"], KnownSignal(x, graphs)  # (R, M, K) or (R, M, K, F)
-    values = []
-    for name in layer.options["ops"]:
-        operation = find_operation(name)
-        for hop in range(1, weights.size(2) + 1):
-            y = shifts.everywhere(hop)
-            flat = y.flatten(0, 2)
-            value = evaluate_lists(flat, graphs.union, operation, operation.parameters, layer.options["closed"])
-            values.append(value.view(y.shape))
+    weights, signal = layer.tensors["weights"], KnownSignal(x, graphs)  # (R, M, K) or (R, M, K, F)
+    operations, closed = [find_operation(name) for name in layer.options["ops"]], layer.options["closed"]
+    values = [
+        over_neighbors(signal.everywhere(hop), graphs.union, operation, operation.parameters, closed)
+        for operation in operations
+        for hop in range(1, weights.size(2) + 1)
+    ]
     return autograd.mix(x, values, layer.tensors["beta"], weights.flatten(1, 2))
+
+
+def over_neighbors(
+    x: Tensor, graph: Graph, operation: Operation, parameters: Mapping[str, Any], closed: bool
+) -> Tensor:
+    """Evaluate an operation over the neighbourhoods of all rows of a signal ``(R, M, 1, F)``."""
+    return evaluate_lists(x.flatten(0, 2), graph, operation, parameters, closed).view(x.shape)

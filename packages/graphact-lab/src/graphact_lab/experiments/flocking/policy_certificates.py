@@ -39,7 +39,7 @@ def certify(rows: Sequence[Row], folder: Path) -> None:
     from graphact.spec import UnsupportedModelError
     from graphact_lab.experiments.flocking.imitation import teams_for
     from graphact_lab.experiments.flocking.team_graphs import graph_of
-    from graphact_lab.experiments.flocking.world import World, hears, pairs_of
+    from graphact_lab.experiments.flocking.world import World, adjacency_of, pairs_of
 
     known = read_certificates(folder)
     for row in rows:
@@ -52,7 +52,7 @@ def certify(rows: Sequence[Row], folder: Path) -> None:
         agents = settings["imitation"].get("agents", int(USUAL["agents"]))
         seed = run_seed("flocking", row["seed"], row["graph"])
         team = teams_for("test", [seed], settings["tests"], agents, world)
-        graph = graph_of(hears(pairs_of(team.position[0, :1]), world.radius))
+        graph = graph_of(adjacency_of(pairs_of(team.position[0, :1]), world.radius))
         file = folder / "models" / f"{key}.safetensors"
         if not file.exists():
             continue

@@ -1,14 +1,12 @@
-"""The report on flocking: a page of tables and figures in Markdown, and a table in CSV."""
+"""The report on flocking: a page of tables and figures in Markdown."""
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from graphact.storage import write_atomically
-from graphact_lab.experiments.flocking.experiment import LEVELS, OTHER_GAIN
+from graphact_lab.experiments.flocking.experiment import OTHER_GAIN
 from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
 from graphact_lab.experiments.flocking.results import (
     AXES,
@@ -23,7 +21,7 @@ from graphact_lab.experiments.flocking.results import (
 from graphact_lab.figures import house_style, new_sheet, to_png
 from graphact_lab.statistics import choose, summarize
 from graphact_lab.store import Row
-from graphact_lab.style import GREY, Style, Variant, spread
+from graphact_lab.style import GREY, Variant, spread
 
 NOTHING = "\N{EN DASH}"
 INTRODUCTION = """\
@@ -82,17 +80,12 @@ def condition_sections(results: Results) -> list[str]:
         flown = [line for line in results.lines if levels and results.of(line, **{name: levels[0]})]
         if not flown:
             continue
-        usual = results.usual[name]
-        columns = sorted({*levels, usual})
-
-        def at(line: Line, level: float, key: str = name) -> list[Row]:
-            return results.of(line, **({} if level == results.usual[key] else {key: level}))
-
+        columns = sorted({*levels, results.usual[name]})
         cells: list[Sequence[str]] = [
-            (line.title, *(mean_spread(values(at(line, level))) for level in columns)) for line in flown
+            (line.title, *(mean_spread(values(results.at(line, name, level))) for level in columns)) for line in flown
         ]
         is_felt = name in ("agents", "speed")  # by a team that nobody controls
-        nobody = [values(results.baseline("none", **({name: x} if is_felt and x != usual else {}))) for x in columns]
+        nobody = [values(results.at("none", name, x) if is_felt else results.baseline("none")) for x in columns]
         cells += [("no control", *map(mean_spread, nobody))] if all(nobody) else []
         parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
         parts += trained_gain_section(results, flown, columns) if name == "agents" else []
@@ -105,16 +98,14 @@ def condition_sections(results: Results) -> list[str]:
 
 def trained_gain_section(results: Results, flown: Sequence[Line], columns: Sequence[float]) -> list[str]:
     """The same flights over another expert: its gain is the size of the teams of the training, whoever flies."""
-    usual = results.usual["agents"]
-    cells: list[Sequence[str]] = []
-    for line in flown:
-        found = [
-            values(results.of(line)) if size == usual else values(results.of(line, agents=size), OTHER_GAIN)
-            for size in columns
-        ]
-        cells.append((line.title, *map(mean_spread, found)))
     if not any(OTHER_GAIN in row for row in results.rows):  # the expert has this gain above, too
         return []
+    usual = results.usual["agents"]
+    key = {size: "value" if size == usual else OTHER_GAIN for size in columns}
+    cells = [
+        (line.title, *(mean_spread(values(results.at(line, "agents", size), key[size])) for size in columns))
+        for line in flown
+    ]
     words = (
         f"The gain of the expert above is the size of the team. Over an expert whose gain is {usual:g} for all sizes:"
     )
@@ -154,7 +145,7 @@ def certificate_section(results: Results, folder: Path) -> list[str]:
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
-    """Write ``report.md``, ``tables/flocking.csv`` and the figures; return the path of the page."""
+    """Write ``report.md`` and the figures; return the path of the page."""
     results = Results(rows)
     certify(rows, folder)
     drawings = figures(results)
@@ -167,7 +158,6 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
     for name, content in drawings.items():
         write_atomically(folder / "figures" / f"{name}.png", content)
-    write_atomically(folder / "tables" / "flocking.csv", to_csv(results).encode())
     write_atomically(folder / "report.md", ("\n\n".join(parts) + "\n").encode())
     return folder / "report.md"
 
@@ -193,24 +183,6 @@ def setting(results: Results) -> str:
     return f"{start}; the gain of the expert's alignment is {gains}."
 
 
-def to_csv(results: Results) -> str:
-    """One line for each policy and condition."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*Line._fields, "condition", "level", "mean", "std", "runs", "collisions"])
-    conditions: list[dict[str, float]] = [{}, *({name: level} for name in LEVELS for level in results.levels(name))]
-    for line in results.lines:
-        for condition in conditions:
-            rows = results.of(line, **condition)
-            (name, level), *_ = [*condition.items(), ("", "")]
-            if rows:
-                found = values(rows)
-                std = stdev(found) if len(found) > 1 else ""
-                collisions = fmean(values(rows, "collisions"))
-                writer.writerow([*line, name, level, fmean(found), std, len(found), collisions])
-    return stream.getvalue()
-
-
 def figures(results: Results) -> dict[str, bytes]:
     """Cost over each condition that has levels, and by exchanges."""
     made = {}
@@ -224,54 +196,40 @@ def figures(results: Results) -> dict[str, bytes]:
 
 def draw_condition(results: Results, name: str) -> Any:
     """Lines over the levels of a condition, of each activation with its fewest hops."""
-    sheet = new_sheet(3.2)
-    axes = sheet.subplots()
     levels = sorted({*results.levels(name), results.usual[name]})
     fewest = {line.method: line for line in sorted(results.base(), key=lambda line: -(line.hops or 0))}
+    curves = []
     for line in (line for line in results.base() if line == fewest[line.method]):
-        style = Variant(line.method, None).style
-        rows = [results.of(line, **({} if level == results.usual[name] else {name: level})) for level in levels]
-        means = [(level, fmean(values(found))) for level, found in zip(levels, rows, strict=True) if found]
-        if means and is_drawn(line.method, style):
-            draw_line(axes, means, style, style.short)
-    axes.set(xlabel=AXES[name])
-    finish(sheet, axes)
-    return sheet
+        rows = {level: results.at(line, name, level) for level in levels}
+        points = [(level, fmean(values(found))) for level, found in rows.items() if found]
+        curves.append((Variant(line.method, None), points))
+    return draw(curves, AXES[name])
 
 
 def draw_exchanges(results: Results) -> Any:
     """Every kind of policy at the number of its exchanges."""
-    sheet = new_sheet(3.2)
-    axes = sheet.subplots()
-    groups: dict[tuple[str, int | None], list[Line]] = {}
+    groups: dict[Variant, list[tuple[float, float]]] = {}
     for line in results.lines:
         if not line.delayed:
-            groups.setdefault((line.method, line.hops), []).append(line)
-    methods = [method for method, _ in groups]
-    for (method, hops), lines in groups.items():
-        style = Variant(method, hops).style
-        if is_drawn(method, style):
-            points = sorted((line.exchanges, fmean(values(results.of(line)))) for line in lines)
-            draw_line(axes, points, style, Variant(method, hops).label if methods.count(method) > 1 else style.short)
-    axes.set(xlabel="Exchanges for one control")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    finish(sheet, axes)
+            point = line.exchanges, fmean(values(results.of(line)))
+            groups.setdefault(Variant(line.method, line.hops), []).append(point)
+    sheet = draw([(variant, sorted(points)) for variant, points in groups.items()], "Exchanges for one control")
+    sheet.axes[0].xaxis.get_major_locator().set_params(integer=True)
     return sheet
 
 
-def is_drawn(method: str, style: Style) -> bool:
-    """Of the pointwise activations that are all grey, only the field's choice."""
-    return style.color != GREY or method == "tanh"
-
-
-def draw_line(axes: Any, points: Sequence[tuple[float, float]], style: Style, label: str) -> None:
-    """One kind of policy."""
-    look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
-    axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2, label=label)
-
-
-def finish(sheet: Any, axes: Any) -> None:
-    """Add what all figures share; the legend covers no point."""
-    axes.set(ylabel="Cost over the expert's")
+def draw(curves: Sequence[tuple[Variant, Sequence[tuple[float, float]]]], xlabel: str) -> Any:
+    """Lines of costs; of the pointwise activations that are all grey, only the field's choice, tanh."""
+    sheet = new_sheet(3.2)
+    axes = sheet.subplots()
+    methods = [variant.method for variant, _ in curves]
+    for variant, points in curves:
+        style = variant.style
+        if points and (style.color != GREY or variant.method == "tanh"):
+            look: dict[str, Any] = {"color": style.color, "linestyle": style.line, "marker": style.marker}
+            look["label"] = variant.label if methods.count(variant.method) > 1 else style.short
+            axes.plot(*zip(*points, strict=True), **look, markersize=4.5 * style.size, linewidth=1.2)
+    axes.set(xlabel=xlabel, ylabel="Cost over the expert's")
     axes.grid(visible=True)
-    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")
+    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")  # which covers no point
+    return sheet

@@ -67,6 +67,11 @@ class Results:
     def baseline(self, name: str, **condition: float) -> list[Row]:
         return [*choose(self.rows, kind="baseline", method=name, condition=condition)]  # type: ignore[list-item]
 
+    def at(self, policy: Line | str, name: str, level: float) -> list[Row]:
+        """The rows of policies, or of a baseline, at a level of a condition; at the usual one it is not named."""
+        condition = {} if level == self.usual[name] else {name: level}
+        return self.baseline(policy, **condition) if isinstance(policy, str) else self.of(policy, **condition)
+
     def levels(self, name: str) -> list[float]:
         return sorted({row["condition"][name] for row in self.rows if name in row["condition"]})
 

@@ -1,4 +1,4 @@
-"""Graphs of many teams at many instants at once, straight from who hears whom: no edge is sorted."""
+"""Graphs of many teams at many instants at once, straight from adjacency masks: no edge is sorted."""
 
 import torch
 import torch.nn.functional as F
@@ -8,50 +8,50 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.training.stacked import StackedGraphs
 
 
-def lost_links(heard: Tensor, probability: float | Tensor, generator: torch.Generator) -> Tensor:
+def lost_links(adjacency: Tensor, probability: float | Tensor, generator: torch.Generator) -> Tensor:
     """Those of the links ``(..., N, N)`` that are not lost; a link is lost for both of its ends."""
-    drawn = torch.rand(heard.shape, generator=generator, device=heard.device).triu(1)
-    return heard & (drawn + drawn.transpose(-1, -2) >= probability)
+    drawn = torch.rand(adjacency.shape, generator=generator, device=adjacency.device).triu(1)
+    return adjacency & (drawn + drawn.transpose(-1, -2) >= probability)
 
 
 def graph_of(
-    heard: Tensor, *, delayed: bool = False, mutual: bool = False, dtype: torch.dtype = torch.float32
+    adjacency: Tensor, *, delayed: bool = False, mutual: bool = False, dtype: torch.dtype = torch.float32
 ) -> Graph:
     r"""One graph of all teams side by side, with the shift that divides by an agent's own number of neighbours.
 
     .. math:: [Sx]_i = \frac{1}{|\mathcal{N}_i|} \sum_{j \in \mathcal{N}_i} x_j
 
     Args:
-        heard: ``(G, N, N)``, whether agent i hears agent j; or ``(Q, T, N, N)``, the same at T consecutive steps.
-        delayed: a message takes a step: agent i at step t hears what its neighbours of step t had at step t - 1, and
-            nothing at the first one. On this graph, filters and activations over k hops see what is k steps old, as
+        adjacency: ``(G, N, N)``, True where agent i receives from j; or ``(Q, T, N, N)``, at T consecutive steps.
+        delayed: a message takes a step: agent i at step t receives what its neighbours of step t had at step t - 1, and
+            nothing at the first one. On this graph, filters and activations over k hops read what is k steps old, as
             the information structure of the papers has it.
-        mutual: whether it is known that agents who hear are heard, which saves work.
+        mutual: whether the adjacency is known to be symmetric, which saves work.
         dtype: of the weights.
 
     Example:
-        >>> heard = torch.tensor([[[False, True], [True, False]]] * 2)
-        >>> graph_of(heard).to_dense()
+        >>> adjacency = torch.tensor([[[False, True], [True, False]]] * 2)
+        >>> graph_of(adjacency).to_dense()
         tensor([[0., 1., 0., 0.],
                 [1., 0., 0., 0.],
                 [0., 0., 0., 1.],
                 [0., 0., 1., 0.]])
-        >>> graph_of(heard.unsqueeze(0), delayed=True).to_dense()[2:]
+        >>> graph_of(adjacency.unsqueeze(0), delayed=True).to_dense()[2:]
         tensor([[0., 1., 0., 0.],
                 [1., 0., 0., 0.]])
     """
-    agents = heard.size(-1)
+    agents = adjacency.size(-1)
     if delayed:
-        heard = torch.cat([torch.zeros_like(heard[:, :1]), heard[:, 1:]], 1)
-        leaving = torch.cat([heard[:, 1:], torch.zeros_like(heard[:, :1])], 1).transpose(-1, -2)
+        adjacency = torch.cat([torch.zeros_like(adjacency[:, :1]), adjacency[:, 1:]], 1)
+        leaving = torch.cat([adjacency[:, 1:], torch.zeros_like(adjacency[:, :1])], 1).transpose(-1, -2)
     else:
-        leaving = heard.transpose(-1, -2)
-    heard, leaving = heard.reshape(-1, agents, agents), leaving.reshape(-1, agents, agents)
+        leaving = adjacency.transpose(-1, -2)
+    adjacency, leaving = adjacency.reshape(-1, agents, agents), leaving.reshape(-1, agents, agents)
     offset = agents if delayed else 0
-    share = 1 / heard.sum(-1).flatten().to(dtype)  # unused for agents without neighbours
-    incoming, rows = _lists(heard, -offset)
+    share = 1 / adjacency.sum(-1).flatten().to(dtype)  # unused for agents without neighbours
+    incoming, rows = _lists(adjacency, -offset)
     outgoing, back = (incoming, rows) if mutual and not delayed else _lists(leaving, offset)
-    slot = heard.cumsum(-1, dtype=torch.int32).flatten().index_select(0, outgoing.col * agents + back % agents) - 1
+    slot = adjacency.cumsum(-1, dtype=torch.int32).flatten().index_select(0, outgoing.col * agents + back % agents) - 1
     return Graph(
         incoming=incoming,
         outgoing=outgoing,

@@ -36,7 +36,7 @@ class World:
             ``a answer``, clipped, as in the papers. The expert's controls are mostly at the limit at first, and to
             meet them without squashing is easier for features that saturate by themselves.
         connected: teams start connected, as in the code that the authors published. Without, as we had read the papers,
-            a team may fall into parts that do not hear each other, whose velocities no exchange brings together.
+            a team may fall into disconnected parts, whose velocities no exchange brings together.
     """
 
     radius: float = 2.0
@@ -81,18 +81,17 @@ class Teams(NamedTuple):
 def draw_teams(count: int, agents: int, generator: torch.Generator, world: World | None = None) -> Teams:
     """Teams that are about to flock, ``(count, agents, 2)`` in float64.
 
-    Positions are uniform in a disc of radius sqrt(N) (one agent for each area of pi, whatever the size of the team);
-    agents that are closer than ``nearest`` to one before them or hear fewer than two others, and in a world that asks
-    for connected teams those outside of the largest connected part, are drawn again until there is none. Velocities
-    are uniform within the speed. A velocity that all have in common changes nothing, as agents measure differences,
-    so there is none.
+    Positions are uniform in a disc of radius sqrt(N), one agent for each area of pi. Drawn again until there are none
+    are agents that are closer than ``nearest`` to one before them or have fewer than two neighbours, and in a connected
+    world those outside of the largest connected part. Velocities are uniform within the speed. A velocity that all
+    have in common changes nothing, as agents measure differences, so there is none.
 
     Raises:
         ValueError: no such team is found, as there is no room for one.
 
     Example:
         >>> teams = draw_teams(3, 50, torch.Generator().manual_seed(0))
-        >>> hears(pairs_of(teams.position), 2.0).sum(-1).min() >= 2
+        >>> adjacency_of(pairs_of(teams.position), 2.0).sum(-1).min() >= 2
         tensor(True)
     """
     world = world or World()
@@ -115,27 +114,27 @@ def draw_teams(count: int, agents: int, generator: torch.Generator, world: World
                 f"{agents**0.5:.3g}, got {world.nearest:g} and {world.radius:g}: no such team after {MAX_ROUNDS} tries"
             )
         pairs = pairs_of(position[open_])
-        heard = hears(pairs, world.radius)
+        adjacency = adjacency_of(pairs, world.radius)
         too_close = (pairs.squared < world.nearest**2).tril(-1).any(-1)
-        wrong = too_close | (heard.sum(-1) < 2)
+        wrong = too_close | (adjacency.sum(-1) < 2)
         if world.connected:
-            wrong |= ~in_largest_part(heard)
+            wrong |= ~in_largest_part(adjacency)
         team, agent = wrong.nonzero(as_tuple=True)
         position[open_[team], agent] = draw(len(team))
         open_ = open_[wrong.any(-1)]
     return Teams(position, world.speed * (2 * uniform(count, agents, 2) - 1))
 
 
-def in_largest_part(heard: Tensor) -> Tensor:
+def in_largest_part(adjacency: Tensor) -> Tensor:
     """Return a mask of the agents in the largest connected part of their team, ``(..., N)``.
 
     Of parts that are equally large it is the one with the first agent.
     """
-    agents = heard.size(-1)
-    label = torch.arange(agents).expand(heard.shape[:-1])
-    while True:  # the lowest number that an agent has heard of spreads, and what that one has heard of
+    agents = adjacency.size(-1)
+    label = torch.arange(agents).expand(adjacency.shape[:-1])
+    while True:  # the lowest number in reach spreads, and jumps to the label of that agent
         short = label.to(torch.int16 if agents < 2**15 else torch.int64)
-        lowest = torch.where(heard, short.unsqueeze(-2), agents).amin(-1).minimum(short).long()
+        lowest = torch.where(adjacency, short.unsqueeze(-2), agents).amin(-1).minimum(short).long()
         if torch.equal(lowest, label):
             break
         label = lowest.gather(-1, lowest)
@@ -149,20 +148,20 @@ def pairs_of(position: Tensor) -> Pairs:
     return Pairs(x, y, x * x + y * y)
 
 
-def hears(pairs: Pairs, radius: float | Tensor) -> Tensor:
+def adjacency_of(pairs: Pairs, radius: float | Tensor) -> Tensor:
     """Return the adjacency ``(..., N, N)``: agents that are closer than the radius."""
     others = ~torch.eye(pairs.x.size(-1), dtype=torch.bool, device=pairs.x.device)
     return (pairs.squared < radius**2) & others
 
 
-def measure(pairs: Pairs, velocity: Tensor, heard: Tensor, limit: float) -> Tensor:
+def measure(pairs: Pairs, velocity: Tensor, adjacency: Tensor, limit: float) -> Tensor:
     r"""Return the measurements of agents ``(..., N, 6)``, clipped at ``limit``, as in the papers:
 
     .. math:: \sum_j (v_i - v_j), \qquad \sum_j r_{ij} / \|r_{ij}\|^4, \qquad \sum_j r_{ij} / \|r_{ij}\|^2
     """
-    links = heard.to(velocity.dtype)
+    links = adjacency.to(velocity.dtype)
     apart = links.sum(-1, keepdim=True) * velocity - links @ velocity
-    inverse = torch.where(heard, 1 / pairs.squared, 0.0)
+    inverse = torch.where(adjacency, 1 / pairs.squared, 0.0)
     pushes = [(weight * part).sum(-1) for weight in (inverse * inverse, inverse) for part in pairs[:2]]
     return torch.cat([apart, torch.stack(pushes, -1)], -1).clamp(-limit, limit)
 

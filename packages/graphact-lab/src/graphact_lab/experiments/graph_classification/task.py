@@ -12,15 +12,13 @@ from graphact.training.fleet import FleetResult
 from graphact_lab.data.graph_sets import GraphBatch, GraphSet, read_graphs
 from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
 from graphact_lab.experiments.graph_classification.gin import GINNetwork
-from graphact_lab.fleets.active import in_parts
+from graphact_lab.fleets.active import in_parts, models_at_once, trial_options
 from graphact_lab.fleets.graphs import GraphFleet
 from graphact_lab.protocols import TrainingJob, run_seed
 from graphact_lab.selection import TrainingTrial, grid, nested_rows, network_row
 from graphact_lab.splits import Split
 
 PARTITIONS = 2  # ways to deal the graphs into batches, which take turns
-LIVE_TENSORS = 24  # signals of a layer that are held at once, about
-MEMORY = {"cuda": 48 * 2**30, "cpu": 2 * 2**30}
 
 
 @cache
@@ -66,8 +64,6 @@ def train_trials(
     partitions = batches_of(data.name, directory, batch_size(job, len(data.y)), job.seed, device)
     networks = {fold: make_network(job, data, fold) for fold in {trial.replica for trial in trials}}
     nodes = max(len(batch.x) for batches in partitions for batch in batches)
-    bytes_each = 4 * nodes * job.features * LIVE_TENSORS * job.protocol.layers
-    size = max(1, MEMORY[torch.device(device).type] // bytes_each)
 
     def train(part: slice) -> tuple[FleetResult, torch.Tensor]:
         own = trials[part]
@@ -76,16 +72,13 @@ def train_trials(
             partitions,
             data.y,
             splits[part],
-            seeds=[run_seed("dropout", job.seed, trial.replica) for trial in own],
-            rates=[trial.point.rate for trial in own],
-            decays=[trial.point.decay for trial in own],
-            dropouts=[trial.point.dropout for trial in own],
+            **trial_options(job, own),
             device=device,
         )
         result = fleet.train(job.protocol.training.epochs, job.protocol.training.patience, keep=False)
         return result, fleet.curves.cpu()
 
-    results, curves = zip(*in_parts(len(trials), size, train), strict=True)
+    results, curves = zip(*in_parts(len(trials), models_at_once(job, nodes, device), train), strict=True)
     return FleetResult.joined(results), torch.cat(curves)
 
 

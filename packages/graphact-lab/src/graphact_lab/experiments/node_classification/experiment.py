@@ -6,12 +6,10 @@ from functools import partial
 from graphact._lazy import Imported
 from graphact.registry import COMPARED, FURTHER, POINTWISE
 from graphact.training.settings import TrainingSettings
+from graphact_lab.data.sources import CITATION_GRAPHS, FRIENDSHIP_GRAPHS, HETEROPHILOUS, NODE_SETS
 from graphact_lab.descriptions import Experiment, Measure, Variation
 from graphact_lab.protocols import CONTROLS, Condition, Protocol
 
-CITATIONS = ("cora", "citeseer", "pubmed")
-FRIENDS = ("blogcatalog", "flickr")
-HETEROPHILOUS = ("squirrel_filtered", "chameleon_filtered", "wisconsin", "actor", "minesweeper", "tolokers")
 METHODS = tuple(dict.fromkeys((*COMPARED, *POINTWISE, *FURTHER, *CONTROLS)))
 # Those that other backbones are tried with
 CHOSEN = (
@@ -45,7 +43,7 @@ GCN = Protocol(
     layers=2,
     splits=20,
     tuning_splits=5,
-    conditions=datasets(*CITATIONS, *FRIENDS),
+    conditions=datasets(*CITATION_GRAPHS, *FRIENDSHIP_GRAPHS),
     rates=(1e-2, 5e-3, 1e-3),
     decays=(0.0, 5e-4, 5e-3),
     dropouts=(0.5,),
@@ -54,7 +52,7 @@ GCN = Protocol(
     training=TrainingSettings(epochs=1000, batch_size=1, learning_rate=1e-2, patience=100),
 )
 PUBLIC = replace(
-    GCN, name="public", conditions=datasets(*CITATIONS), task_options={"convolution": "gcn", "split": "public"}
+    GCN, name="public", conditions=datasets(*CITATION_GRAPHS), task_options={"convolution": "gcn", "split": "public"}
 )
 # The settings of Kipf and Welling (2017), whose figures are known, as their code has them (tkipf/gcn): 16 features,
 # no biases, dropout of features, too, L2 on the first map alone. Training ends when the validation loss (with the
@@ -82,7 +80,7 @@ DIGRAF_SPLIT = replace(
     methods=(*CHOSEN, "shiftless-max", "shiftless-median"),
     splits=10,
     tuning_splits=0,
-    conditions=datasets(*FRIENDS),
+    conditions=datasets(*FRIENDSHIP_GRAPHS),
     rates=(1e-2,),
     decays=(5e-4,),
     task_options={"convolution": "gcn", "split": "fifth", "raw_features": True},
@@ -190,7 +188,7 @@ EXPERIMENT = Experiment(
     protocols=(GCN, PUBLIC, KIPF, DIGRAF_SPLIT, DIGRAF_GCNN, *BACKBONES, NARROW, PLAIN, RESIDUAL, *TUNED, QUICK),
     default_protocol="gcn",
     run_job=Imported("graphact_lab.experiments.node_classification.task:run_job"),
-    datasets=lambda protocol: sorted({source_of(condition["dataset"]) for condition in protocol.conditions}),
+    datasets=lambda protocol: sorted({NODE_SETS[one["dataset"]] for one in protocol.conditions}),
     make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")),
     variation=Variation("dataset", is_text=True, levels=tuple(OVERLAP)),
     needed=("features", "split"),
@@ -199,8 +197,3 @@ EXPERIMENT = Experiment(
         *("decay_all", "decay_first", "window", "raw_features"),
     ),
 )
-
-
-def source_of(name: str) -> str:
-    """The data set of :data:`graphact_lab.data.sources.DATASETS` that holds the files of a graph."""
-    return "planetoid" if name in CITATIONS else "attributed" if name in FRIENDS else "heterophily"

@@ -113,15 +113,14 @@ def fly(folder: Path, lines: deque[str | None], transport: LossyTransport, log: 
             results = drive(node, transport, time.monotonic() + 1.0)
         (result,) = results
         event = {"event": "control", "node": me, "run": run, "missed": sum(map(len, result.missed))}
-        event |= {"used": sum(map(len, result.used)), "late": round(time.monotonic() - told["start"], 4)}
-        write_event(event | ({"failure": result.failure} if result.failure else {"control": result.output.tolist()}))
+        event |= {"used": sum(map(len, result.used)), "failed": bool(result.failure)}
+        write_event(event | ({} if result.failure else {"control": result.output.tolist()}))
         due = told["start"] + flight["period"] - LOOK
-    counters = {"sent": node.counters.data_sent, "requests": node.counters.requests_sent}
-    write_event({"event": "end", "node": me, **counters, "lost": transport.lost})
+    write_event({"event": "end", "node": me, "lost": transport.lost})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fly until standard input ends; :class:`~graphact_lab.experiments.flocking.live.Pilots` starts this."""
+    """Fly until standard input ends; flock.py starts this."""
     parser = argparse.ArgumentParser(description="one agent of a flock")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--transport", choices=("udp", "zenoh"), default="udp")
