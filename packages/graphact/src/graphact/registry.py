@@ -74,6 +74,7 @@ LINES = {  # what each does, for lists; x are values at a node and h trained wei
 }
 CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
+    "AdaptiveFilterBank": "shifts and functions of neighbourhoods, formed from the same exchanges",
     "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
 }
 _registered: dict[str, type[Any]] = {}
