@@ -77,9 +77,8 @@ def graph_adaptive(
     x = check_signal(x, graph)
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
-    return evaluate_whole(
-        x, graph, beta, weights, operation, parameters, closed, "unshifted" if unshifted else "shifted"
-    )
+    reads: Reads = "unshifted" if unshifted else "shifted"
+    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, reads)
 
 
 def localized(

@@ -22,8 +22,8 @@ class AdaptiveFilterBank(UniformModule):
     .. math:: z = \sum_{k=0}^{K} S^k x H_k + \sum_{m=1}^{M} \sum_{k=0}^{K-1} f_m(S^k x, \mathcal{N}) G_{mk} + b
 
     It takes K exchanges between neighbours, as many as a :class:`GraphFilter` of the same order, which it contains
-    (G = 0). The functions are those of definition 2 of the paper, the shifted localized graph filter. With K = 1, it is
-    a relative of SAGE with a maximum (Hamilton et al. 2017) and of PNA (Corso et al. 2020), which have no weighted shift
+    (G = 0). The functions are those of definition 2 of the paper, the shifted localized graph filter. Its relatives
+    with K = 1 are SAGE with a maximum (Hamilton et al. 2017) and PNA (Corso et al. 2020), which have no weighted shift
     and no further hop. Any pointwise function may follow; one of a neighbourhood would add exchanges.
 
     Args:

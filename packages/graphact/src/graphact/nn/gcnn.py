@@ -278,8 +278,6 @@ def bank_config(filters: nn.ModuleList) -> dict[str, Any]:
 def adaptive_config(filters: nn.ModuleList) -> dict[str, Any]:
     """Return the arguments that make the banks adaptive; none for linear ones."""
     first = filters[0]
-    return (
-        {"bank": "adaptive", "ops": describe_functions(first.functions)}
-        if isinstance(first, AdaptiveFilterBank)
-        else {}
-    )
+    if not isinstance(first, AdaptiveFilterBank):
+        return {}
+    return {"bank": "adaptive", "ops": describe_functions(first.functions)}

@@ -68,11 +68,8 @@ class GraphAdaptiveMixture(NamedActivation):
         self.closed, self.normalize = bool(closed), check_normalize(normalize)
         self.start = check_choice("start", start, tuple(STARTS))
         self.beta = nn.Parameter(torch.empty(()))
-        shape = (
-            len(self.ops),
-            self.hops + 1 if self.unshifted else self.hops,
-            *(() if self.features is None else (self.features,)),
-        )
+        terms = self.hops + 1 if self.unshifted else self.hops
+        shape = (len(self.ops), terms, *(() if self.features is None else (self.features,)))
         self.weights = nn.Parameter(torch.empty(shape))
         self.reset_parameters()
 

@@ -2,9 +2,8 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -20,12 +19,6 @@ from graphact.spec import HopMixture, Layer
 from graphact.spec.kinds import Reads
 from graphact.spec.operations import OPERATIONS, Operation, register_operation
 
-# not an attribute of a class, which a subclass could change without changing the description
-FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {
-    "shifted": graph_adaptive,
-    "unshifted": partial(graph_adaptive, unshifted=True),
-    "hops": localized,
-}
 SETTINGS = ("features", "hops", "closed", "normalize", "start")  # of all of them
 
 
@@ -95,9 +88,11 @@ class NeighborhoodActivation(GraphModule):
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         parameters = {name: parameter_value(self, name) for name in self.initial}
-        return FUNCTIONS[self.reads](
-            x, graph, self.beta, self.weights, self.resolve_operation(), closed=self.closed, parameters=parameters
-        )
+        options: dict[str, Any] = {"closed": self.closed, "parameters": parameters}
+        if self.reads == "hops":
+            return localized(x, graph, self.beta, self.weights, self.resolve_operation(), **options)
+        options["unshifted"] = self.reads == "unshifted"
+        return graph_adaptive(x, graph, self.beta, self.weights, self.resolve_operation(), **options)
 
     def describe(self) -> tuple[Layer, ...]:
         constants = {name: value for name, value in self.initial.items() if name not in self.learned}

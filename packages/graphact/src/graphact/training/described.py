@@ -1,13 +1,13 @@
 """Stacked models: one operation computes a layer of all replicas, from the description of the layer.
 
 Shapes are those of ``stacked.py``. A network is a sequence of filter banks, each with or without an activation after
-it, and an optional linear map.
+it and its input added to the result, and an optional linear map.
 """
 
 from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,30 @@ from graphact.functional.neighborhood import evaluate_kernel
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.nn.module import describe
-from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
+from graphact.spec import (
+    AdaptiveFilter,
+    Filter,
+    HopMixture,
+    Layer,
+    Linear,
+    Pointwise,
+    Sum,
+    UnsupportedModelError,
+    structure,
+)
 from graphact.spec.operations import MAX, MIN
 from graphact.training.stacked import EgoGraphs, StackedBatch, StackedGraphs, StackedTasks
 from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
 
 Activation = HopMixture | Pointwise
+
+
+class Stage(NamedTuple):
+    """A filter bank, the activation after it, and whether the result is added to the input of the bank."""
+
+    bank: Filter | AdaptiveFilter
+    activation: Activation | None
+    adds_input: bool
 
 
 class StackedModels(StackedBatch):
@@ -59,13 +77,13 @@ class StackedModels(StackedBatch):
         """All shifts that the first filter bank and the activation after it need."""
         data = self.data
         graphs = StackedGraphs([data.graphs.graphs[number] for number in data.first_owners()])
-        bank, activation = stages_of(self.described[0])[0][0]
+        bank, activation, _ = stages_of(self.described[0])[0][0]
         hops = 0
         # on a GPU, shifting by small matrix products was faster than summing and differentiating more columns
         cheap_shifts = graphs.dense is not None and data.inputs.is_cuda
-        if isinstance(activation, HopMixture) and activation.reads == "shifted" and not cheap_shifts:
-            hops = activation.hops
-        return ShiftedInputs(data.inputs, graphs, data.owner, bank.exchanges, hops, bank.bias is not None)
+        if isinstance(activation, HopMixture) and isinstance(bank, Filter) and not cheap_shifts:
+            hops = max(activation.shifts)
+        return ShiftedInputs(data.inputs, graphs, data.owner, bank, hops)
 
     @torch.no_grad()
     def write_back(self) -> None:
@@ -76,23 +94,26 @@ class StackedModels(StackedBatch):
                         array.copy_(stacked.arrays()[name][replica])
 
     def answers(self, samples: Tensor) -> Tensor:
-        bank, _ = self.stages[0]
-        signal = FilteredInputs(self.shifted_inputs, samples, self.data.graphs, bank.taps, bank.bias)
-        return self._after_first_filter(signal, self.data.graphs)
+        first = self.stages[0]
+        signal = FilteredInputs(self.shifted_inputs, samples, self.data.graphs, first.bank)
+        inputs = self.data.signals(samples).transpose(1, 2) if first.adds_input else None
+        return self._after_first_filter(signal, inputs, self.data.graphs)
 
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
-        bank, _ = self.stages[0]
         x = x.transpose(1, 2).contiguous()
-        return self._after_first_filter(stacked_filter(x, graphs, bank.taps, bank.bias), graphs)
+        return self._after_first_filter(stacked_filter(x, graphs, self.stages[0].bank), x, graphs)
 
-    def _after_first_filter(self, signal: StackedSignal, graphs: StackedGraphs) -> Tensor:
-        for (_, activation), (bank, _) in pairwise(self.stages):
-            x = activate(signal, graphs, activation, None)
-            signal = stacked_filter(x, graphs, bank.taps, bank.bias)
+    def _after_first_filter(self, signal: StackedSignal, x: Tensor | None, graphs: StackedGraphs) -> Tensor:
+        for stage, following in pairwise(self.stages):
+            out = activate(signal, graphs, stage.activation, None)
+            x = x + out if stage.adds_input and x is not None else out
+            signal = stacked_filter(x, graphs, following.bank)
         ego = None
         if self.data.nodes is not None:  # nothing after the last filter bank is needed but at these nodes
             ego = self._own_ego_graphs if graphs is self.data.graphs else EgoGraphs(graphs, self.data.nodes)
-        answers = activate(signal, graphs, self.stages[-1][1], ego)
+        answers = activate(signal, graphs, self.stages[-1].activation, ego)
+        if self.stages[-1].adds_input and x is not None:
+            answers = answers + (x if ego is None else x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1))
         if self.readout is not None:
             read = torch.bmm(answers.flatten(1, 2), self.readout.weight.transpose(1, 2))
             read = read if self.readout.bias is None else read + self.readout.bias.unsqueeze(1)
@@ -129,7 +150,8 @@ def mix_hops(signal: StackedSignal, graphs: StackedGraphs, layer: HopMixture, eg
         if ego is not None:
             own, *values = (x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1) for x in (own, *values))
         return autograd.mix(own, values, layer.beta, layer.weights)
-    read = range(1, hops + 1) if layer.reads == "shifted" else range(1)
+    first = 1 if layer.reads == "shifted" else 0
+    read = range(first, first + hops)
     if ego is None:
         values = [evaluate(signal.everywhere(hop), graphs.union, layer, gamma) for hop in read]
         return autograd.mix(signal.everywhere(0), values, layer.beta, layer.weights)
@@ -190,7 +212,7 @@ class _LastRow(torch.autograd.Function):
 def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
     """Return the layers of a model if they can be stacked with others like them; raise otherwise."""
     layers = describe(model)
-    for number, (_, activation) in enumerate(stages_of(layers)[0]):
+    for number, (_, activation, _) in enumerate(stages_of(layers)[0]):
         if reason := why_not_stacked(activation):
             raise UnsupportedModelError(f"activation {number}", reason)
     arrays = [array for layer in layers for array in layer.arrays().values()]
@@ -199,22 +221,32 @@ def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
     return layers
 
 
-def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | None]], Linear | None]:
+def stages_of(layers: Sequence[Layer]) -> tuple[list[Stage], Linear | None]:
     """Pair each filter bank with the activation after it; return them and the readout, or raise for another order."""
-    stages, readout = list[tuple[Filter, Activation | None]](), None
+    stages, readout = list[Stage](), None
     for number, layer in enumerate(layers):
-        may_follow = bool(stages) and readout is None
-        if isinstance(layer, Filter) and readout is None:
-            stages.append((layer, None))
-        elif isinstance(layer, Linear) and may_follow:
+        is_open = bool(stages) and readout is None and not stages[-1].adds_input
+        if isinstance(layer, Filter | AdaptiveFilter) and readout is None:
+            stages.append(Stage(layer, None, False))
+        elif isinstance(layer, HopMixture | Pointwise) and is_open and stages[-1].activation is None:
+            stages[-1] = stages[-1]._replace(activation=layer)
+        elif isinstance(layer, Sum) and readout is None and len(inner := residual_stages(layer)) == 1:
+            stages.append(inner[0]._replace(adds_input=True))
+        elif isinstance(layer, Linear) and stages and readout is None:
             readout = layer
-        elif isinstance(layer, HopMixture | Pointwise) and may_follow and stages[-1][1] is None:
-            stages[-1] = stages[-1][0], layer
         else:
             raise UnsupportedModelError(f"layer {number}", f"a layer of kind {layer.kind!r} is not stacked here")
     if not stages:
         raise UnsupportedModelError("", "there is no filter bank")
     return stages, readout
+
+
+def residual_stages(layer: Sum) -> list[Stage]:
+    """Return the stages of a chain that is added to its input; none of another sum."""
+    if len(layer.branches) != 2 or layer.branches[0]:
+        return []
+    stages, readout = stages_of(layer.branches[1])
+    return stages if readout is None else []
 
 
 def why_not_stacked(activation: Activation | None) -> str:

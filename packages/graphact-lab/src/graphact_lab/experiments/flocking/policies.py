@@ -70,8 +70,8 @@ class Policies:
         graphs, x = TeamGraphs(graph, len(self)), x.unsqueeze(2)
         for layer in self.layers:
             match layer:
-                case Filter(taps=taps, bias=bias):
-                    x = stacked_filter(x, graphs, taps, bias).everywhere(0)
+                case Filter():
+                    x = stacked_filter(x, graphs, layer).everywhere(0)
                 case Linear(weight=weight, bias=bias):
                     x = torch.bmm(x.squeeze(2), weight.transpose(1, 2)).unsqueeze(2)
                     x = x if bias is None else x + bias.view(len(self), 1, 1, -1)
