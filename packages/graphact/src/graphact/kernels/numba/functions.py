@@ -1,18 +1,15 @@
 """Compiled passes that give several functions of the neighbours' values and the shift at once, and their gradient.
 
 What is not wanted is None, so that each combination is compiled for itself. See `lanes.py` for how kernels go through a
-signal. In the backward pass every node adds to the gradients of its neighbours, whose rows it alone reads once; threads
-have their own columns or nodes to add to, so no order is left to chance.
+signal. In the backward pass every node gathers from those whose neighbour it is, so no two threads add to one number.
 """
 
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors
-from graphact.kernels.numba import launch
 from graphact.kernels.numba.lanes import (
     blend,
     fill,
@@ -26,7 +23,7 @@ from graphact.kernels.numba.lanes import (
     square_root,
     store,
 )
-from graphact.kernels.numba.launch import WIDEST, Array, Layout, Number, Size, flat, helper, indices, kernel, layout_of
+from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of
 from graphact.kernels.numba.shift import fused_neighbor_pass
 from graphact.kernels.reference import SELECTIONS, has_mean, slot_dtype
 
@@ -65,31 +62,18 @@ def neighborhood_functions_backward(*inputs: Any) -> Tensor:
     *tensors, graph, closed = inputs
     given = next(each for each in (*tensors[:4], tensors[11], *tensors[4:6]) if each is not None)
     layout = layout_of(given)
-    out = layout.empty()
-    if out.numel():
-        slots = tensors[6:9]
-        arrays = [
-            None if each is None else layout.enter(each, each.dtype if any(each is slot for slot in slots) else None)
-            for each in tensors
-        ]
-        weight = None if tensors[0] is None else flat(graph.weight.to(layout.dtype))
-        work, before, after = _cut_for_threads(layout, graph)
-        launch.run(functions_backward_kernel, work, *before, weight, closed, *arrays, flat(out), *after)
-    return layout.leave(out)
-
-
-def _cut_for_threads(layout: Layout, graph: GraphTensors) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Tasks with their own columns and, where there are too few, their own nodes to add to; the kernel's sizes."""
-    _, (rowptr, col, ahead, lanes), _ = layout.sizes(graph.incoming)
-    numbers = (col.size + layout.nodes) * layout.samples * layout.columns
-    threads = torch.get_num_threads() if numbers >= launch.SMALL else 1
-    number, width = launch.sections(layout.columns, min(WIDEST, max(16, layout.columns * layout.samples // threads)))
-    parts = -(-threads // (layout.samples * number))
-    ends = indices(graph.outgoing.rowptr) + np.arange(layout.nodes + 1, dtype=np.uint64)
-    cuts = np.searchsorted(ends, np.linspace(0, int(ends[-1]), parts + 1)).astype(np.uint64)
-    work = [(np.uint64(task), np.uint64(task + 1)) for task in range(layout.samples * number * parts)]
-    sizes = tuple(np.uint64(size) for size in (layout.columns, number, width))
-    return work, (rowptr, col, ahead, lanes, cuts), sizes
+    out, kinds = layout.empty(), [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3
+    arrays = [None if each is None else layout.enter(each, kind) for each, kind in zip(tensors, kinds, strict=True)]
+    shifted, *selections, grad_mean, grad_std = arrays[:6]
+    mean, std, x = arrays[9:]
+    shares = [None if grad is None else flat(layout.empty()) for grad in (grad_mean, grad_std)]
+    if grad_mean is not None or grad_std is not None:
+        layout.run(shares_kernel, graph.incoming, closed, grad_mean, grad_std, std, *shares)
+    weight = None if shifted is None else flat(graph.weight_t.to(layout.dtype))
+    around = indices(graph.incoming.rowptr), flat(graph.incoming_slot), weight, closed
+    read = shifted, *selections, *arrays[6:9], *shares, mean, x
+    layout.run(functions_backward_kernel, graph.outgoing, *around, *read, flat(out))
+    return layout.leave(out, given.dtype)
 
 
 @kernel
@@ -185,73 +169,116 @@ def _functions_block(
 
 
 @kernel
-def functions_backward_kernel(
-    first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, lanes: Size, cuts: Array, weight: Array | None,
-    closed: bool, grad_shifted: Array | None, grad_max: Array | None, grad_min: Array | None,
-    grad_median: Array | None, grad_mean: Array | None, grad_std: Array | None, max_slot: Array | None,
-    min_slot: Array | None, median_slot: Array | None, mean: Array | None, std: Array | None, x: Array | None,
-    out: Array, columns: Size, number: Size, width: Size
+def shares_kernel(
+    first: Size, last: Size, rowptr: Array, _col: Array, _ahead: Size, lanes: Size, closed: bool,
+    grad_mean: Array | None, grad_std: Array | None, std: Array | None, mean_share: Array | None,
+    std_share: Array | None, columns: Size, number: Size, width: Size
 ) -> None:  # fmt: skip
-    """Add what each node owes to the gradients of its neighbours; a task counts nodes ``cuts`` of a plane."""
-    nodes, parts = np.uint64(rowptr.size) - ONE, np.uint64(cuts.size) - ONE
+    """``grad_mean / d`` and ``grad_std / (d std)``, 0 where the deviation is."""
     for task in range(first, last):
-        plane, begin, end = task // parts, cuts[task % parts], cuts[task % parts + ONE]
-        for j in range(begin, end):
-            _, _, o, _, _, left, right = row_of(plane * nodes + j, rowptr, columns, number, width)
-            for c in range(o + left, o + right):
-                out[c] = 0
-        for i in range(nodes):
-            base, _, o, start, stop, left, right = row_of(plane * nodes + i, rowptr, columns, number, width)
-            edge, members = start, stop - start
-            if parts > ONE:
-                edge, stop = rank(col, start, stop, begin), rank(col, start, stop, end)
-            adds_to_own = closed and begin <= i < end
-            if edge == stop and not adds_to_own:
-                continue
-            if ahead:
-                look_ahead(out, col, edge, stop, ahead, base, columns, left, right)
-                if x is not None:
-                    look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
-            grads = grad_shifted, grad_max, grad_min, grad_median, grad_mean, grad_std
-            rest = max_slot, min_slot, median_slot, mean, std, x, out
-            row = closed, adds_to_own, start, members, edge, stop, base, o, columns
-            over_blocks(_functions_backward_block, left, right, lanes, (col, weight, *grads, *rest, *row))
+        _, _, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
+        members = max(stop - edge + np.uint64(closed), ONE)
+        over_blocks(_shares_block, left, right, lanes, (members, grad_mean, grad_std, std, mean_share, std_share, o))
 
 
 @helper
-def _functions_backward_block(
-    low: Size, live: Size | None, col: Array, weight: Array | None, grad_shifted: Array | None,
-    grad_max: Array | None, grad_min: Array | None, grad_median: Array | None, grad_mean: Array | None,
-    grad_std: Array | None, max_slot: Array | None, min_slot: Array | None, median_slot: Array | None,
-    mean: Array | None, std: Array | None, x: Array | None, out: Array, closed: bool, adds_to_own: bool, start: Size,
-    members: Size, edge: Size, stop: Size, base: Size, o: Size, columns: Size
+def _shares_block(
+    low: Size, live: Size | None, members: Size, grad_mean: Array | None, grad_std: Array | None, std: Array | None,
+    mean_share: Array | None, std_share: Array | None, o: Size
 ) -> None:  # fmt: skip
-    at_own = o + low
-    zero = fill(out.dtype.type(0), load(out, at_own, live))
-    count = fill(out.dtype.type(max(members + (ONE if closed else ONE - ONE), ONE)), zero)
-    shared, scale, middle = zero, zero, zero
     if grad_mean is not None:
-        shared = load(grad_mean, at_own, live) / count
+        grad = load(grad_mean, o + low, live)
+        store(mean_share, o + low, live, grad / fill(grad_mean.dtype.type(members), grad))
     if grad_std is not None:
-        middle, spread = load(mean, at_own, live), load(std, at_own, live)
-        scale = blend(spread == zero, zero, load(grad_std, at_own, live) / (count * spread))
-    for e in range(edge, stop + ONE if adds_to_own else stop):
-        at = (base + col[e]) * columns + low if e < stop else at_own
-        slot = e - start if e < stop else members
-        total = load(out, at, live)
-        if weight is not None and e < stop:
-            total = total + fill(weight[e], zero) * load(grad_shifted, at_own, live)
-        if grad_max is not None:
-            here = load_beside(max_slot, at_own, live, zero) == fill(max_slot.dtype.type(slot), zero)
-            total = total + blend(here, load(grad_max, at_own, live), zero)
-        if grad_min is not None:
-            here = load_beside(min_slot, at_own, live, zero) == fill(min_slot.dtype.type(slot), zero)
-            total = total + blend(here, load(grad_min, at_own, live), zero)
-        if grad_median is not None:
-            here = load_beside(median_slot, at_own, live, zero) == fill(median_slot.dtype.type(slot), zero)
-            total = total + blend(here, load(grad_median, at_own, live), zero)
-        if grad_mean is not None:
-            total = total + shared
-        if grad_std is not None:
-            total = total + scale * (load(x, at, live) - middle)
-        store(out, at, live, total)
+        grad, spread = load(grad_std, o + low, live), load(std, o + low, live)
+        share = grad / (fill(grad_std.dtype.type(members), grad) * spread)
+        zero = fill(grad_std.dtype.type(0), grad)
+        store(std_share, o + low, live, blend(spread == zero, zero, share))
+
+
+@kernel
+def functions_backward_kernel(
+    first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, lanes: Size, ends: Array, incoming_slot: Array,
+    weight: Array | None, closed: bool, grad_shifted: Array | None, grad_max: Array | None, grad_min: Array | None,
+    grad_median: Array | None, max_slot: Array | None, min_slot: Array | None, median_slot: Array | None,
+    mean_share: Array | None, std_share: Array | None, mean: Array | None, x: Array | None, out: Array, columns: Size,
+    number: Size, width: Size
+) -> None:  # fmt: skip
+    """The sum of what each node gets from those whose neighbour it is, and from itself in a closed neighbourhood."""
+    read = grad_shifted, grad_max, grad_min, grad_median, max_slot, min_slot, median_slot, mean_share, std_share, mean
+    for task in range(first, last):
+        base, j, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
+        if ahead:
+            row = col, edge, stop, ahead, base, columns, left, right
+            _look_ahead_in(grad_shifted, *row)
+            _look_ahead_in(max_slot, *row)
+            _look_ahead_in(grad_max, *row)
+            _look_ahead_in(min_slot, *row)
+            _look_ahead_in(grad_min, *row)
+            _look_ahead_in(median_slot, *row)
+            _look_ahead_in(grad_median, *row)
+            _look_ahead_in(mean_share, *row)
+            _look_ahead_in(std_share, *row)
+            _look_ahead_in(mean, *row)
+        end = np.int32(ends[j + ONE] - ends[j])
+        around = col, incoming_slot, weight, closed, end
+        over_blocks(_backward_block, left, right, lanes, (*around, *read, x, out, edge, stop, base, o, columns))
+
+
+@helper
+def _look_ahead_in(
+    signal: Array | None, col: Array, edge: Size, stop: Size, ahead: Size, base: Size, columns: Size, left: Size,
+    right: Size
+) -> None:  # fmt: skip
+    if signal is not None:
+        look_ahead(signal, col, edge, stop, ahead, base, columns, left, right)
+
+
+@helper
+def _backward_block(
+    low: Size, live: Size | None, col: Array, incoming_slot: Array, weight: Array | None, closed: bool, end: Number,
+    grad_shifted: Array | None, grad_max: Array | None, grad_min: Array | None, grad_median: Array | None,
+    max_slot: Array | None, min_slot: Array | None, median_slot: Array | None, mean_share: Array | None,
+    std_share: Array | None, mean: Array | None, x: Array | None, out: Array, edge: Size, stop: Size, base: Size,
+    o: Size, columns: Size
+) -> None:  # fmt: skip
+    zero = fill(out.dtype.type(0), load(out, o + low, live))
+    total, own = zero, zero
+    if x is not None:
+        own = load(x, o + low, live)
+    selected = max_slot, grad_max, min_slot, grad_min, median_slot, grad_median
+    for e in range(edge, stop):
+        at = (base + col[e]) * columns + low
+        if weight is not None:
+            total = total + fill(weight[e], zero) * load(grad_shifted, at, live)
+        total = _add_shares(total, at, live, incoming_slot[e], *selected, mean_share, std_share, mean, own)
+    if closed:
+        total = _add_shares(total, o + low, live, end, *selected, mean_share, std_share, mean, own)
+    store(out, o + low, live, total)
+
+
+@helper
+def _add_shares(
+    total: Array, at: Size, live: Size | None, slot: Number, max_slot: Array | None, grad_max: Array | None,
+    min_slot: Array | None, grad_min: Array | None, median_slot: Array | None, grad_median: Array | None,
+    mean_share: Array | None, std_share: Array | None, mean: Array | None, own: Array
+) -> Array:  # fmt: skip
+    """Add what the node at ``at`` gives to its neighbour in a slot of its list."""
+    if grad_max is not None:
+        total = total + _if_selected(max_slot, grad_max, at, live, slot, total)
+    if grad_min is not None:
+        total = total + _if_selected(min_slot, grad_min, at, live, slot, total)
+    if grad_median is not None:
+        total = total + _if_selected(median_slot, grad_median, at, live, slot, total)
+    if mean_share is not None:
+        total = total + load(mean_share, at, live)
+    if std_share is not None:
+        total = total + load(std_share, at, live) * (own - load(mean, at, live))
+    return total
+
+
+@helper
+def _if_selected(selected: Array, grad: Array, at: Size, live: Size | None, slot: Number, like: Array) -> Array:
+    """The gradient where this slot was selected, else 0."""
+    here = load_beside(selected, at, live, like) == fill(selected.dtype.type(slot), like)
+    return blend(here, load(grad, at, live), fill(grad.dtype.type(0), like))
