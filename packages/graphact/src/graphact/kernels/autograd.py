@@ -344,7 +344,8 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
 
     @staticmethod
     def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
-        (x, graph, ops, closed, shifting, _), tangent, names = inputs, tangents[0], ops.split(",")
+        (x, graph, ops, closed, shifting, _), tangent = inputs, tangents[0]
+        names = ops.split(",")
         results = [output[at].new_empty(0) for at in range(6)]  # torch refuses None for an output of numbers
         if shifting:
             results[0] = Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)

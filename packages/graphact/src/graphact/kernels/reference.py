@@ -286,7 +286,8 @@ def neighborhood_functions_backward(
         parts.append(spread(grad_mean / count))
     if grad_std is not None and mean is not None and std is not None and x is not None:
         scale = safe_ratio(grad_std / count, std)
-        parts.append(x.to(wide) * spread(scale) - spread(scale * mean))
+        own = torch.where(x.isfinite(), x.to(wide), 0.0)  # where it is not, all deviations around are NaN
+        parts.append(own * spread(scale) - spread(scale * mean))
     return torch.stack(parts).sum(0).to(given[0].dtype)
 
 
