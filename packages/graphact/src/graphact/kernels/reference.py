@@ -5,7 +5,7 @@ float32, so results are the same on every run and every device up to rounding.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -199,6 +199,7 @@ def hop_backward(
 
 FUNCTIONS = ("max", "min", "median", "mean", "std")
 SELECTIONS = FUNCTIONS[:3]
+RESULTS = ("shift", *FUNCTIONS, *(f"{op} slot" for op in SELECTIONS))
 
 
 def neighborhood_functions(
@@ -211,13 +212,25 @@ def neighborhood_functions(
     them. The mean and the standard deviation, :func:`moments`, are held in at least float32; the mean comes with the
     standard deviation, whose gradient needs it. Results that are not requested are empty.
     """
-    names, nothing = ops.split(","), x.new_empty(0)
-    found = {op: fused_neighbor_pass(x, graph, op, closed, False, max_degree)[:2] for op in SELECTIONS if op in names}
-    values, slots = zip(*(found.get(op, (nothing, nothing.byte())) for op in SELECTIONS), strict=True)
-    empty = nothing.to(accumulation_dtype(x.dtype))
-    mean = moments(x, graph.incoming, closed, "mean") if has_mean(ops) else empty
-    std = moments(x, graph.incoming, closed, "std") if "std" in names else empty
-    return shift(x, graph.weight, graph.incoming) if shifting else nothing, *values, mean, std, *slots
+    found = {"shift": shift(x, graph.weight, graph.incoming)} if shifting else {}
+    for op in ops.split(","):
+        if op in SELECTIONS:
+            found[op], found[f"{op} slot"], _ = fused_neighbor_pass(x, graph, op, closed, False, max_degree)
+        else:
+            found[op] = moments(x, graph.incoming, closed, op)
+    if "std" in found and "mean" not in found:
+        found["mean"] = moments(x, graph.incoming, closed, "mean")
+    return complete_results(x, found)
+
+
+def complete_results(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """The results of :func:`neighborhood_functions` in order, with empty tensors for those that were not found."""
+    wide = accumulation_dtype(x.dtype)
+    dtypes = (x.dtype, *[x.dtype] * len(SELECTIONS), wide, wide, *[torch.uint8] * len(SELECTIONS))
+    return tuple(
+        found[name] if name in found else x.new_empty(0, dtype=dtype)
+        for name, dtype in zip(RESULTS, dtypes, strict=True)
+    )
 
 
 def has_mean(ops: str) -> bool:
@@ -269,7 +282,9 @@ def neighborhood_functions_backward(
     ``out[j] = sum_i grad_std[i] / (d[i] std[i]) (x[j] - mean[i])`` for the standard deviation, over the nodes i whose
     neighbour j is; d is the number of neighbours. It alone needs ``mean``, ``std`` and ``x``.
     """
-    given = [grad for grad in (grad_shifted, grad_max, grad_min, grad_median, x, grad_mean, grad_std) if grad is not None]
+    given = [
+        grad for grad in (grad_shifted, grad_max, grad_min, grad_median, x, grad_mean, grad_std) if grad is not None
+    ]
     wide, parts = accumulation_dtype(given[0].dtype), []
     count = num_members(graph.incoming, closed).to(wide)
     if grad_shifted is not None:

@@ -24,8 +24,8 @@ from graphact.kernels.numba.lanes import (
     store,
 )
 from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of
-from graphact.kernels.numba.shift import fused_neighbor_pass
-from graphact.kernels.reference import SELECTIONS, has_mean, slot_dtype
+from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward
+from graphact.kernels.reference import SELECTIONS, complete_results, has_mean, slot_dtype
 
 ONE = np.uint64(1)
 
@@ -33,36 +33,45 @@ ONE = np.uint64(1)
 def neighborhood_functions(
     x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
 ) -> tuple[Tensor, ...]:
-    """See :func:`graphact.kernels.reference.neighborhood_functions`; the median comes from a pass of its own."""
-    layout, names, nothing = layout_of(x), ops.split(","), x.new_empty(0)
-    slots = dict.fromkeys(SELECTIONS, nothing.byte())
-    results = {"median": nothing}
-    if "median" in names:
-        alone = shifting and len(names) == 1
-        results["median"], slots["median"], shifted = fused_neighbor_pass(x, graph, "median", closed, alone, max_degree)
-        if len(names) == 1:
-            results["shift"], shifting = shifted, False
-    wanted = {"shift": shifting, "max": "max" in names, "min": "min" in names, "mean": has_mean(ops), "std": "std" in names}
-    made = {op: layout.empty() if is_wanted else None for op, is_wanted in wanted.items()}
-    made_slots = {op: layout.empty(slot_dtype(max_degree)) if wanted[op] else None for op in ("max", "min")}
-    if any(wanted.values()):
-        weight = flat(graph.weight.to(layout.dtype)) if shifting else None
-        arrays = [None if each is None else flat(each) for each in (*made.values(), *made_slots.values())]
+    """See :func:`graphact.kernels.reference.neighborhood_functions`.
+
+    The median comes from a pass of its own, and so does a single function.
+    """
+    layout, names, found, slots = layout_of(x), ops.split(","), {}, slot_dtype(max_degree)
+    if ops in SELECTIONS or "median" in names:
+        op, with_shift = ops if len(names) == 1 else "median", shifting and len(names) == 1
+        found[op], found[f"{op} slot"], shifted = fused_neighbor_pass(x, graph, op, closed, with_shift, max_degree)
+        found |= {"shift": shifted} if with_shift else {}
+    wanted = {
+        "shift": (shifting, layout.dtype, x.dtype),
+        "max": ("max" in names, layout.dtype, x.dtype),
+        "min": ("min" in names, layout.dtype, x.dtype),
+        "mean": (has_mean(ops), layout.dtype, layout.dtype),
+        "std": ("std" in names, layout.dtype, layout.dtype),
+        "max slot": ("max" in names, slots, slots),
+        "min slot": ("min" in names, slots, slots),
+    }
+    made = {op: layout.empty(dtype) for op, (is_wanted, dtype, _) in wanted.items() if is_wanted and op not in found}
+    if made:
+        weight = flat(graph.weight.to(layout.dtype)) if "shift" in made else None
+        arrays = [flat(made[op]) if op in made else None for op in wanted]
         layout.run(functions_kernel, graph.incoming, weight, closed, layout.enter(x), *arrays)
-    for op, each in made.items():
-        dtype = layout.dtype if op in ("mean", "std") else x.dtype
-        results.setdefault(op, nothing.to(dtype) if each is None else layout.leave(each, dtype))
-    slots |= {op: layout.leave(each, each.dtype) for op, each in made_slots.items() if each is not None}
-    order = ("shift", *SELECTIONS, "mean", "std")
-    return *(results[op] for op in order), *(slots[op] for op in SELECTIONS)
+    found |= {op: layout.leave(result, wanted[op][2]) for op, result in made.items()}
+    return complete_results(x, found)
 
 
 def neighborhood_functions_backward(*inputs: Any) -> Tensor:
     """See :func:`graphact.kernels.reference.neighborhood_functions_backward`."""
     *tensors, graph, closed = inputs
+    selected = [pair for pair in zip(tensors[1:4], tensors[6:9], strict=True) if pair[0] is not None]
+    if len(selected) == 1 and tensors[4] is None and tensors[5] is None:
+        return hop_backward(*selected[0], tensors[0], graph, closed)
     given = next(each for each in (*tensors[:4], tensors[11], *tensors[4:6]) if each is not None)
     layout = layout_of(given)
-    out, kinds = layout.empty(), [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3
+    out, kinds = (
+        layout.empty(),
+        [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3,
+    )
     arrays = [None if each is None else layout.enter(each, kind) for each, kind in zip(tensors, kinds, strict=True)]
     shifted, *selections, grad_mean, grad_std = arrays[:6]
     mean, std, x = arrays[9:]
@@ -141,10 +150,16 @@ def _functions_block(
         plain = plain + own
         squares = squares + (own - center)  # 0, or NaN if it is not finite
         unknown = own != own
-        wins = (own > best) | (unknown & (best == best)) | (((own == best) | (unknown & (best != best))) & (best_slot >= place))
+        wins = (
+            (own > best)
+            | (unknown & (best == best))
+            | (((own == best) | (unknown & (best != best))) & (best_slot >= place))
+        )
         best, best_slot = blend(wins, own, best), blend(wins, itself, best_slot)
-        wins = (own < least) | (unknown & (least == least)) | (
-            ((own == least) | (unknown & (least != least))) & (least_slot >= place)
+        wins = (
+            (own < least)
+            | (unknown & (least == least))
+            | (((own == least) | (unknown & (least != least))) & (least_slot >= place))
         )
         least, least_slot = blend(wins, own, least), blend(wins, itself, least_slot)
     elif members == 0:
