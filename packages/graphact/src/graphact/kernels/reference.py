@@ -223,6 +223,15 @@ def neighborhood_functions(
     return complete_results(x, found)
 
 
+def wanted_results(x: Tensor, ops: str, shifting: bool, max_degree: int) -> dict[str, torch.dtype]:
+    """The type of each result of :func:`neighborhood_functions` that is not empty, by its name among `RESULTS`."""
+    names, wide = ops.split(","), accumulation_dtype(x.dtype)
+    types = {op: x.dtype if op in SELECTIONS else wide for op in names}
+    types |= {"shift": x.dtype} if shifting else {}
+    types |= {"mean": wide} if "std" in names else {}
+    return types | {f"{op} slot": slot_dtype(max_degree) for op in SELECTIONS if op in names}
+
+
 def complete_results(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """The results of :func:`neighborhood_functions` in order, with empty tensors for those that were not found."""
     wide = accumulation_dtype(x.dtype)
@@ -233,9 +242,16 @@ def complete_results(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ..
     )
 
 
-def has_mean(ops: str) -> bool:
-    """Return true if a pass over the neighbours gives their mean."""
-    return "mean" in ops or "std" in ops
+def select_apart(
+    fused_pass: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, graph: GraphTensors, ops: str, closed: bool,
+    shifting: bool, max_degree: int
+) -> dict[str, Tensor]:  # fmt: skip
+    """Those results that come from :func:`fused_neighbor_pass` of a backend: the median, and a single selection."""
+    if ops not in SELECTIONS and "median" not in ops:
+        return {}
+    op, with_shift = ops if ops in SELECTIONS else "median", shifting and ops in SELECTIONS
+    value, slot, shifted = fused_pass(x, graph, op, closed, with_shift, max_degree)
+    return {op: value, f"{op} slot": slot, **({"shift": shifted} if with_shift else {})}
 
 
 def moments(x: Tensor, lists: Lists, closed: bool, op: str) -> Tensor:

@@ -25,7 +25,7 @@ from graphact.kernels.numba.lanes import (
 )
 from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of
 from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward
-from graphact.kernels.reference import SELECTIONS, complete_results, has_mean, slot_dtype
+from graphact.kernels.reference import RESULTS, complete_results, select_apart, wanted_results
 
 ONE = np.uint64(1)
 
@@ -37,27 +37,18 @@ def neighborhood_functions(
 
     The median comes from a pass of its own, and so does a single function.
     """
-    layout, names, found, slots = layout_of(x), ops.split(","), {}, slot_dtype(max_degree)
-    if ops in SELECTIONS or "median" in names:
-        op, with_shift = ops if len(names) == 1 else "median", shifting and len(names) == 1
-        found[op], found[f"{op} slot"], shifted = fused_neighbor_pass(x, graph, op, closed, with_shift, max_degree)
-        found |= {"shift": shifted} if with_shift else {}
-    wanted = {
-        "shift": (shifting, layout.dtype, x.dtype),
-        "max": ("max" in names, layout.dtype, x.dtype),
-        "min": ("min" in names, layout.dtype, x.dtype),
-        "mean": (has_mean(ops), layout.dtype, layout.dtype),
-        "std": ("std" in names, layout.dtype, layout.dtype),
-        "max slot": ("max" in names, slots, slots),
-        "min slot": ("min" in names, slots, slots),
+    layout, types = layout_of(x), wanted_results(x, ops, shifting, max_degree)
+    found = select_apart(fused_neighbor_pass, x, graph, ops, closed, shifting, max_degree)
+    made = {
+        name: layout.empty(None if dtype.is_floating_point else dtype)
+        for name, dtype in types.items()
+        if name not in found
     }
-    made = {op: layout.empty(dtype) for op, (is_wanted, dtype, _) in wanted.items() if is_wanted and op not in found}
     if made:
         weight = flat(graph.weight.to(layout.dtype)) if "shift" in made else None
-        arrays = [flat(made[op]) if op in made else None for op in wanted]
+        arrays = [flat(made[name]) if name in made else None for name in RESULTS if "median" not in name]
         layout.run(functions_kernel, graph.incoming, weight, closed, layout.enter(x), *arrays)
-    found |= {op: layout.leave(result, wanted[op][2]) for op, result in made.items()}
-    return complete_results(x, found)
+    return complete_results(x, found | {name: layout.leave(result, types[name]) for name, result in made.items()})
 
 
 def neighborhood_functions_backward(*inputs: Any) -> Tensor:
