@@ -19,7 +19,6 @@ from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Li
 from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, is_traced, materialized
 from graphact.kernels.reference import (
     FUNCTIONS,
-    RESULTS,
     SELECTIONS,
     accumulation_dtype,
     complete_results,
@@ -319,7 +318,7 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, graph, ops, ctx.closed, shifting, _ = inputs
         names, ctx.dtype = wanted_results(x, ops, shifting, MAX_NODES), x.dtype
-        ctx.wanted = [name in names for name in RESULTS]
+        ctx.wanted = [name in names for name in ("shift", *FUNCTIONS)]
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[6:])
         moments = (*output[4:6], x) if "std" in names else (None, None, None)

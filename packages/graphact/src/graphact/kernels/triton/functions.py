@@ -95,7 +95,9 @@ def neighborhood_functions_backward_on_device(given: Tensor, *inputs: Any) -> Te
         read = [given if tensor is None else tensor.contiguous() for tensor in tensors]
         lists, weight = graph.outgoing, graph.weight_t.contiguous()
         around = (weight, graph.incoming_slot, graph.incoming.rowptr, lists.rowptr, lists.col)
-        launch_sums(functions_backward_kernel, out, given, lists, *read, *around, **flags, closed=closed, threads=THREADS)
+        launch_sums(
+            functions_backward_kernel, out, given, lists, *read, *around, **flags, closed=closed, threads=THREADS
+        )
     return out
 
 
@@ -297,7 +299,8 @@ def shares_of(
             total += tl.load(grad_mean + at, mask=mask, other=0.0).to(wide) / number
         if has_std:
             deviation = tl.load(std + at, mask=mask, other=0.0)
-            scale = tl.load(grad_std + at, mask=mask, other=0.0).to(wide) / (number * deviation)
+            divisor = tl.where(deviation == 0.0, 1.0, number * deviation)
+            scale = tl.load(grad_std + at, mask=mask, other=0.0).to(wide) / divisor
             apart = center - tl.load(mean + at, mask=mask, other=0.0)
             total += tl.where(deviation == 0.0, 0.0, scale * apart)
     return total
