@@ -1,11 +1,22 @@
 """Random modules on random graphs, random pairs of signals, and the one check that all soundness tests use."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import torch
 
 from graphact import Graph
+from graphact.guarantees import (
+    EdgeNoise,
+    LostLinks,
+    attack,
+    certify,
+    empirical_lipschitz,
+    empirical_topology,
+    lipschitz_bound,
+    topology_bound,
+)
 from graphact.nn import (
     FIR,
     GCNN,
@@ -18,9 +29,11 @@ from graphact.nn import (
     ReLU,
 )
 from graphact.nn.module import GraphModule, describe
+from graphact.spec import Filter, Linear, Pointwise
 from graphact.spec.operations import KERNEL, MIN
 from support.graphs import random_matrix
 
+PERTURBATIONS = (EdgeNoise(0.1), LostLinks(2))
 GRAPHS = 8  # side by side in one union; nothing passes from one to another
 ROUNDING = 1e-9
 ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "min-ga")
@@ -187,3 +200,50 @@ def violations(drawn, per_node, x, other):
     broken = drawn.largest_in_part(moved - allowed * (1 + ROUNDING) - lost) > 0
     first = torch.tensor([0, *(drawn.part.diff().nonzero().flatten() + 1).tolist()])
     return int(broken[:, first].sum()), x.size(0) * GRAPHS
+
+
+def check_sound(module, graph, x, generator, radius=0.1, perturbations=PERTURBATIONS):
+    """Nothing that searches and random perturbations find is beyond what is certified."""
+    bound, certificate = lipschitz_bound(module, graph), certify(module, graph, x, radius)
+    found = empirical_lipschitz(module, graph, x, starts=1, steps=10, generator=generator)
+    assert (found.per_node <= bound.per_node * (1 + 1e-9) + 1e-8).all()
+    check_certificate(certificate, attack(module, graph, x, radius, steps=4, generator=generator))
+    for perturbation in perturbations:
+        allowed = topology_bound(module, graph, perturbation, x).per_node
+        moved = empirical_topology(module, graph, x, perturbation, draws=4, generator=generator)
+        assert (moved <= allowed * (1 + 1e-9) + 1e-9).all()
+
+
+def check_certificate(certificate, reached, room=0.0):
+    """No attack leaves an interval, up to ``room``, or changes a decision."""
+    assert (reached.lower >= certificate.lower - room).all()
+    assert (reached.upper <= certificate.upper + room).all()
+    if certificate.decisions is not None:
+        assert not (reached.changed & certificate.certified).any()
+
+
+rational = np.vectorize(Fraction, otypes=[object])
+
+
+def exactly(layers, x, matrix):
+    """Evaluate layers on values ``(N, F)``, arrays of rational numbers as the matrix is."""
+    for layer in layers:
+        match layer:
+            case Filter():
+                taps, near = rational(layer.taps.detach()), x
+                x = near @ taps[0]
+                for tap in taps[1:]:
+                    near = matrix @ near
+                    x = x + near @ tap
+            case Linear():
+                x = x @ rational(layer.weight.detach().T)
+            case Pointwise():
+                x = np.maximum(x, Fraction(0))
+            case _:  # the graph-adaptive maximum over one hop
+                near, others = matrix @ x, (matrix != 0) & ~np.eye(len(matrix), dtype=bool)
+                best = np.stack([near[row].max(0) if row.any() else 0 * near[0] for row in others])
+                beta, weight = (rational(part.detach()) for part in (layer.beta, layer.weights[0]))
+                x = beta * np.maximum(x, Fraction(0)) + weight * best
+        if isinstance(layer, Filter | Linear) and layer.bias is not None:
+            x = x + rational(layer.bias.detach())
+    return x

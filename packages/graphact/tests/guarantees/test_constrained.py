@@ -8,8 +8,8 @@ import torch
 
 import graphact
 from graphact import Graph
-from graphact.guarantees import lipschitz, lipschitz_bound, lipschitz_constrained, norms, release
-from graphact.guarantees.layers import read_layers
+from graphact.guarantees import lipschitz, lipschitz_bound, lipschitz_constrained, release
+from graphact.guarantees.reading import read_layers
 from graphact.nn import FIR, GCNN, GraphAdaptiveKernel, GraphAdaptiveMax, GraphFilter, ReLU
 from graphact.registry import POINTWISE
 from graphact.training import TrainingSettings, fit
@@ -184,7 +184,7 @@ def test_wide_inputs_take_a_bound_whose_cost_grows_with_the_edges(name, monkeypa
     free = GCNN([1000, 16, 4], order=1, activation=name, start="uniform", bias=True, out_features=3).double()
     layers, features = read_layers(free)
     assert not lipschitz.is_affordable(layers, features, graph)
-    expected = norms.magnitudes(layers, features, graph)[0].max().item()
+    expected = lipschitz.magnitudes(layers, features, graph)[0].max().item()
     monkeypatch.setattr(lipschitz, "layer_norms", lambda *_: pytest.fail("the entries of all filters are computed"))
     tight = lipschitz_constrained(copy.deepcopy(free), graph, expected / 100)
     x = torch.randn(50, 1000, dtype=torch.float64)
@@ -221,5 +221,5 @@ def test_sums_of_magnitudes_are_those_of_the_dense_matrices(name, features):
                     total[node] += activation.weights[0].abs() * slope
                 near = total
         expected = near @ model.readout.weight.abs().T
-        found, _ = norms.magnitudes(*read_layers(model), graph.to(torch.float64))
+        found, _ = lipschitz.magnitudes(*read_layers(model), graph.to(torch.float64))
     torch.testing.assert_close(found, expected)

@@ -5,11 +5,11 @@ import hypothesis.strategies as st
 import pytest
 import torch
 
-from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound, norms
-from graphact.guarantees.layers import read_layers
-from graphact.nn import GCNN, GraphAdaptive, GraphFilter
+from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound
+from graphact.guarantees.reading import read_layers
+from graphact.nn import FIR, GCNN, GraphAdaptive, GraphFilter
 from graphact.training import TrainingSettings, fit
-from guarantees.draws import draw, violations
+from guarantees.draws import draw, uniform, violations
 from support.graphs import random_graph
 
 MODULES = 150
@@ -83,6 +83,37 @@ def test_the_check_can_fail():
         assert violations(case, 0.99 * bound.per_node, x, other)[0] > 0
 
 
+LINEAR = {
+    "filter": lambda: GraphFilter(1, 1, order=3),
+    "FIR": lambda: FIR([1, 3], order=2, out_features=1),
+    "two layers": lambda: FIR([1, 3, 2], order=2, out_features=1, bias=True),
+}
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_against_linear_networks(kind, seed):
+    """Constants that are attained: bounds one percent too small would be broken at every node."""
+    torch.manual_seed(seed)
+    graph, module = random_graph(9, 0.4), LINEAR[kind]().double()
+    bound = lipschitz_bound(module, graph)
+    found = empirical_lipschitz(module, graph, torch.randn(3, 9, 1, dtype=torch.float64), starts=1, steps=5)
+    assert (found.per_node <= bound.per_node * (1 + 1e-9)).all()
+    assert (found.per_node > 0.99 * bound.per_node).all()
+
+
+def test_pairs_against_a_relu_network_that_is_linear_where_it_matters():
+    """Taps that are not negative: all ReLUs can be on at once, so that the constant is attained."""
+    torch.manual_seed(0)
+    graph, model = random_graph(8, 0.5), GCNN([1, 3, 3], order=2, activation="relu", out_features=1).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.abs_()
+    bound = lipschitz_bound(model, graph)
+    found = empirical_lipschitz(model, graph, uniform((4, 8, 1), 5, 10, torch.Generator().manual_seed(0)))
+    assert 0.99 * bound.value < found.value <= bound.value * (1 + 1e-9)
+
+
 def test_a_constrained_network_is_checked_with_what_it_really_computes():
     """The bound reads the parameters as they are now."""
     graph = random_graph(8, 0.6)
@@ -99,7 +130,7 @@ def test_norms_that_are_too_much_work_are_bounded_without_signs(monkeypatch, see
     layers, features = read_layers(case.module)
     with torch.no_grad():
         exact = lipschitz.layer_norms(layers, features, case.graph)
-        ended = lipschitz.layer_norms(layers, features, case.graph, norms.limit_work(-1.0))
+        ended = lipschitz.layer_norms(layers, features, case.graph, lipschitz.limit_work(-1.0))
     for tight, without_signs in zip(exact, ended, strict=True):
         assert tight.shape == without_signs.shape
         assert (without_signs >= tight * (1 - 1e-12)).all()
@@ -115,7 +146,7 @@ def test_work_is_counted_while_norms_are_computed(name, monkeypatch):
     """Operations of every few rows, so that norms of dense powers end in time."""
     graph, spent = random_graph(40, 0.2), []
     model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
-    monkeypatch.setattr(norms, "MAX_ROWS", 8)
+    monkeypatch.setattr(lipschitz, "MAX_ROWS", 8)
     layers, features = read_layers(model)
     lipschitz.layer_norms(layers, features, graph.to(torch.float64), spent.append)
     assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
@@ -176,5 +207,5 @@ def test_magnitudes_hold(seed):
     case = draw(seed, KINDS[seed % len(KINDS)])
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        largest, _ = norms.magnitudes(*read_layers(case.module), case.graph)
+        largest, _ = lipschitz.magnitudes(*read_layers(case.module), case.graph)
     assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0

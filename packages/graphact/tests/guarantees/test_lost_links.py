@@ -8,18 +8,18 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.layers import read_layers
+from graphact.guarantees.layers import walk_errors
 from graphact.guarantees.link_loss import (
     EffectPropagation,
     LinkList,
     excess,
     has_known_layers,
-    rounding_error,
     sets_of_links,
 )
+from graphact.guarantees.reading import read_layers
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
-from graphact.spec import Filter, HopMixture, Linear, Pointwise
-from guarantees.draws import Chain, draw, uniform
+from graphact.spec import Linear, Pointwise
+from guarantees.draws import Chain, draw, exactly, rational, uniform
 from support.graphs import random_graph
 
 NAMES = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga")
@@ -222,38 +222,18 @@ def test_sets_that_no_node_notices_together_are_left_out():
     assert sets_of_links(links, layers, x, 2, len(one) + len(two) - 1) is None
 
 
-def in_extended_precision(layers, x, graph):
-    """Filters, ReLUs, graph-adaptive maxima of one hop and linear maps on dense matrices of 80-bit numbers."""
-    matrix, values = graph.to_dense().numpy().astype(np.longdouble), x.numpy().astype(np.longdouble)
-    neighbors = [[j for j in range(len(matrix)) if j != i and matrix[i, j]] for i in range(len(matrix))]
-    for layer in layers:
-        match layer:
-            case Filter():
-                shifted, total = values, layer.bias.numpy()
-                for tap in layer.taps.numpy():
-                    total, shifted = total + shifted @ tap, matrix @ shifted
-                values = total
-            case Linear():
-                values = values @ layer.weight.numpy().T + layer.bias.numpy()
-            case Pointwise():
-                values = np.maximum(values, 0)
-            case HopMixture():
-                near = np.stack([(matrix @ values)[:, some].max(1) for some in neighbors], 1)
-                values = layer.beta.numpy() * np.maximum(values, 0) + layer.weights[0].numpy() * near
-    return values
-
-
-@pytest.mark.skipif(np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps, reason="no numbers beyond float64 here")
 @pytest.mark.parametrize("name", ["relu", "max-ga"])
 def test_what_rounding_loses_is_less_than_the_allowance(name):
     graph = road(8)
+    matrix = rational(graph.to_dense())
     torch.manual_seed(0)
     for size in (1e-6, 1.0, 1e6):
         model, x = model_of(name, order=3), size * torch.randn(5, 8, 2, dtype=torch.float64)
         with torch.no_grad():
             layers, _ = read_layers(model, 2)
-            lost = abs(model(x, graph).numpy() - in_extended_precision(layers, x, graph)).max((0, 2))
-            allowed = rounding_error(layers, x, graph).numpy()
+            exact = np.stack([exactly(layers, rational(signal), matrix) for signal in x])
+            lost = abs(rational(model(x, graph)) - exact).max((0, 2)).astype(float)
+            allowed = walk_errors(layers, x.abs().amax(0), torch.zeros_like(x[0]), graph)[1].amax(-1).numpy()
         assert (lost <= allowed).all()
         assert 0 < lost.max() < allowed.max() < 1e-11 * (1 + size)
 

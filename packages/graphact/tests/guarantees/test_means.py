@@ -20,7 +20,7 @@ from graphact.nn import ACTIVATIONS, GCNN, GraphAdaptive, GraphNetwork, Residual
 from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError
-from guarantees.draws import uniform
+from guarantees.draws import check_sound, uniform
 from support.graphs import random_case, random_graph
 
 OPS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}}
@@ -43,16 +43,10 @@ def cases(count, seed=0):
         yield module, case.graph.to(torch.float64), features, generator
 
 
-def test_lipschitz_constants_hold_for_pairs_of_signals():
-    for module, graph, features, generator in cases(9):
-        bound = lipschitz_bound(module, graph)
-        x = uniform((40, graph.num_nodes, features), -2, 2, generator)
-        step = uniform(x.shape, -1, 1, generator).sign() * 10 ** uniform((40, 1, 1), -4, 0.5, generator)
-        with torch.no_grad():
-            moved = (module(x + step, graph) - module(x, graph)).abs().amax(-1) / step.abs().amax((-2, -1)).unsqueeze(
-                -1
-            )
-        assert (moved <= bound.per_node * (1 + 1e-9) + 1e-9).all(), module
+def test_nothing_is_beyond_what_is_certified():
+    for module, graph, features, generator in cases(12):
+        x = uniform((2, graph.num_nodes, features), -2, 2, generator)
+        check_sound(module, graph, x, generator, 0.3, (LostLinks(2), EdgeNoise(0.2)))
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -65,30 +59,6 @@ def test_the_constant_of_an_activation_is_attained(op):
     assert bound.value == pytest.approx(2.0)  # 1 + 0.5 + 0.5, rows of S sum to 1
     found = empirical_lipschitz(module, graph, torch.ones(1, 12, 1, dtype=torch.float64), starts=1, steps=5)
     assert found.value == pytest.approx(2.0)
-
-
-def test_certified_intervals_hold():
-    for module, graph, features, generator in cases(12, seed=50):
-        x, radius = uniform((2, graph.num_nodes, features), -2, 2, generator), 0.3
-        certificate = certify(module, graph, x, radius)
-        others = x + radius * uniform((60, *x.shape), -1, 1, generator).sign()
-        with torch.no_grad():
-            outputs = module(others, graph)
-        size = 1e-12 * (1 + outputs.abs().max())
-        assert (outputs >= certificate.lower - size).all()
-        assert (outputs <= certificate.upper + size).all()
-
-
-def test_topology_bounds_hold():
-    for module, graph, features, generator in cases(12, seed=80):
-        x = uniform((4, graph.num_nodes, features), -1, 1, generator)
-        for perturbation in (LostLinks(2), EdgeNoise(0.2)):
-            bound = topology_bound(module, graph, perturbation, x)
-            for _ in range(8):
-                perturbed = perturbation.draw(graph, generator)
-                with torch.no_grad():
-                    moved = (module(x, perturbed) - module(x, graph)).abs().amax((0, -1))
-                assert (moved <= bound.per_node * (1 + 1e-9) + 1e-10).all(), (module, perturbation)
 
 
 @pytest.mark.parametrize("name", NAMES)

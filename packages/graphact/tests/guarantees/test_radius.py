@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphact import Graph
-from graphact.guarantees import attack_radius, backward, certified_radius
+from graphact.guarantees import attack_radius, certified_radius, radius
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, LocalizedMax, ReLU, Residual, Sequential
 from graphact.nn.description import call_on_graph
 from graphact.spec.operations import MIN
@@ -140,10 +140,10 @@ def test_a_node_depends_on_its_field_alone(name, moving, monkeypatch):
     graph = Graph.from_edge_index(edge_index, torch.linspace(0.5, 1.5, 60).double())
     model, x = made(MODELS[name]), signal(0, 30)
     with torch.no_grad():
-        network = backward.ClassifierAtSignal(model, graph, x, moving)
+        network = radius.ClassifierAtSignal(model, graph, x, moving)
     assert len(network.field(network.layers, np.array([0]))) < 30
     found = certified_radius(model, graph, x, [0, 7], moving=moving)
-    monkeypatch.setattr(backward.ClassifierAtSignal, "field", lambda self, layers, nodes: np.arange(30))
+    monkeypatch.setattr(radius.ClassifierAtSignal, "field", lambda self, layers, nodes: np.arange(30))
     whole = certified_radius(model, graph, x, [0, 7], moving=moving)
     torch.testing.assert_close(found.radius, whole.radius, rtol=1e-9, atol=0)
     torch.testing.assert_close(found.constants, whole.constants, rtol=1e-9, atol=0)
@@ -151,9 +151,9 @@ def test_a_node_depends_on_its_field_alone(name, moving, monkeypatch):
 
 def test_negligible_rows_cost_little_and_are_on_the_safe_side(monkeypatch):
     model, x = made(MODELS["max-ga"]), signal()
-    monkeypatch.setattr(backward, "IN_CACHE", 1)
+    monkeypatch.setattr(radius, "IN_CACHE", 1)
     found = certified_radius(model, WEIGHTED, x)
-    monkeypatch.setattr(backward, "NEGLIGIBLE", 0.0)
+    monkeypatch.setattr(radius, "NEGLIGIBLE", 0.0)
     exact = certified_radius(model, WEIGHTED, x)
     assert bool((found.constants >= exact.constants * (1 - 1e-12)).all())
     assert bool((found.constants <= 1.02 * exact.constants + 1e-12).all())

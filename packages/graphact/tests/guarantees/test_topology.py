@@ -134,12 +134,20 @@ def test_lost_neighbours_by_trying_all(op, lost, closed):
     assert change.item() == pytest.approx(largest)
 
 
-def test_draws_are_what_they_say():
+@pytest.mark.parametrize("loops", [0.0, 2.0])
+def test_draws_and_attacks_are_what_they_say(loops):
     graph = random_graph(9, 0.5)
+    graph = Graph.from_dense(graph.to_dense() + loops * torch.eye(9).double())
+    (source, target), weight = graph.to_edge_index()
+    last = (source + target == (source + target)[source != target].max()) & (source != target)  # of the links
+    gradient = -(last + 100.0 * (source == target)) / weight
     for count in (1, 3, 100):
-        thinned = LostLinks(count).draw(graph)
-        assert graph.num_edges - thinned.num_edges == min(2 * count, graph.num_edges)
-        assert not thinned.is_directed
+        for thinned in (LostLinks(count).draw(graph), LostLinks(count).attack(graph, gradient)):
+            assert graph.num_edges - thinned.num_edges == min(2 * count, graph.num_edges)
+            assert torch.equal(thinned.to_dense().diagonal(), graph.to_dense().diagonal())
+            assert not thinned.is_directed
+    change = graph.to_dense() - LostLinks(1).attack(graph, gradient).to_dense()
+    assert {*map(tuple, change.nonzero().tolist())} <= {*zip(target[last].tolist(), source[last].tolist(), strict=True)}
     noisy = EdgeNoise(0.3).draw(graph)
     change = (noisy.to_dense() - graph.to_dense()).abs().sum(1)
     torch.testing.assert_close(change, torch.where(graph.degree > 0, 0.3, 0.0).double())

@@ -3,77 +3,31 @@
 import itertools
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.layers import read_layers
+from graphact.guarantees.reading import read_layers
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, ReLU
-from graphact.spec import Filter, Linear, Pointwise
-from guarantees.draws import Chain
+from guarantees.draws import Chain, exactly, rational
+from guarantees.test_lost_links import links_of, without
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)
 
 
-def rational(tensor):
-    return [rational(part) for part in tensor] if tensor.dim() else Fraction(tensor.item())
-
-
-def product(left, right):
-    columns = list(zip(*right, strict=True))
-    return [[sum(map(Fraction.__mul__, row, column), Fraction(0)) for column in columns] for row in left]
-
-
-def plus(left, right):
-    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(left, right, strict=True)]
-
-
-def exactly(layers, x, matrix):
-    """Evaluate layers on values ``(N, F)`` in rational numbers."""
-    size = range(len(matrix))
-    for layer in layers:
-        match layer:
-            case Filter():
-                taps = rational(layer.taps)
-                total, near = product(x, taps[0]), x
-                for tap in taps[1:]:
-                    near = product(matrix, near)
-                    total = plus(total, product(near, tap))
-                x = total
-            case Linear():
-                x = product(x, rational(layer.weight.T))
-            case Pointwise():
-                x = [[max(value, Fraction(0)) for value in row] for row in x]
-            case _:  # the graph-adaptive maximum over one hop, with one coefficient for all features
-                near, (beta,), (weight,) = product(matrix, x), [Fraction(layer.beta.item())], rational(layer.weights)
-                weight = weight[0] if isinstance(weight, list) else weight
-                reads = [[j for j in size if matrix[i][j] != 0] for i in size]
-                best = [
-                    [max((near[j][f] for j in reads[i]), default=Fraction(0)) for f in range(len(x[0]))] for i in size
-                ]
-                x = [[beta * max(v, Fraction(0)) + weight * b for v, b in zip(*rows, strict=True)]
-                     for rows in zip(x, best, strict=True)]  # fmt: skip
-        if isinstance(layer, Filter | Linear) and layer.bias is not None:
-            x = [[v + b for v, b in zip(row, rational(layer.bias), strict=True)] for row in x]
-    return x
-
-
 def graphs_near(graph, perturbation):
     """Perturbed graphs as rational matrices: every loss, or noise of one sign on one entry of each row."""
-    matrix, links = graph.to_dense(), [tuple(pair) for pair in graph.to_edge_index()[0].T.tolist() if pair[0] < pair[1]]
     if isinstance(perturbation, LostLinks):
-        for lost in itertools.combinations(links, perturbation.count):
-            thinned = matrix.clone()
-            for i, j in lost:
-                thinned[i, j] = thinned[j, i] = 0
-            yield rational(thinned)
+        for lost in itertools.combinations(links_of(graph), perturbation.count):
+            yield rational(without(graph, lost).to_dense())
     else:
         for draw, sign in itertools.product(range(2), (-1, 1)):
-            noisy = rational(matrix)
+            noisy = rational(graph.to_dense())
             for row in noisy:
-                places = [place for place, value in enumerate(row) if value]
-                if places:
+                places = np.flatnonzero(row)
+                if len(places):
                     row[places[draw % len(places)]] += sign * Fraction(perturbation.norm)
             yield noisy
 
@@ -86,8 +40,7 @@ def check(model, graph, perturbation, x):
     before = exactly(layers, values, rational(graph.to_dense()))
     for matrix in graphs_near(graph, perturbation):
         after = exactly(layers, values, matrix)
-        for node, rows in enumerate(zip(before, after, strict=True)):
-            moved = max(abs(a - b) for a, b in zip(*rows, strict=True))
+        for node, moved in enumerate(abs(after - before).max(1)):
             assert moved <= Fraction(bound.per_node[node].item()), (node, float(moved), bound.per_node)
 
 

@@ -5,6 +5,7 @@ from graphact.guarantees.attacks import (
     EmpiricalLipschitz,
     Equivariance,
     attack,
+    attack_radius,
     check_equivariance,
     empirical_lipschitz,
     empirical_topology,
@@ -12,7 +13,7 @@ from graphact.guarantees.attacks import (
 from graphact.guarantees.certificate import Certificate, certify
 from graphact.guarantees.constrained import lipschitz_constrained, release
 from graphact.guarantees.lipschitz import LipschitzBound, lipschitz_bound
-from graphact.guarantees.radius import CertifiedRadius, attack_radius, certified_radius
+from graphact.guarantees.radius import CertifiedRadius, certified_radius
 from graphact.guarantees.topology import EdgeNoise, LostLinks, TopologyBound, topology_bound
 
 __all__ = [

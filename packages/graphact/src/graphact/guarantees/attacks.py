@@ -2,8 +2,8 @@
 
 They take any module, described or not, and PyG's; the searches need one that can be differentiated."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,11 @@ from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
+from graphact.guarantees.layers import Blocks, evaluate
+from graphact.guarantees.radius import ClassifierAtSignal, Moving, Progress, ReceptiveField, watch
 from graphact.guarantees.topology import Perturbation
 from graphact.nn.description import call_on_graph, is_called_by_kind
+from graphact.spec import Filter, Linear
 
 NOISE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # how far from the given signals the search starts, in their own scale
 RADII = (1.0, 0.3, 0.1, 0.03, 0.01)  # sizes of the perturbation during the ascent, in the same scale
@@ -275,6 +278,114 @@ class _Search:
                 first = ratio.amax(-1).argmax()
                 self.pair = (self.x[first], ahead[first])
             self.best = torch.maximum(self.best, ratio.amax(0))
+
+
+def attack_radius(
+    model: nn.Module,
+    graph: Graph,
+    x: Tensor,
+    nodes: Tensor | Sequence[int] | None = None,
+    *,
+    moving: Moving = "all",
+    steps: int = 10,
+    restarts: int = 3,
+    generator: torch.Generator | None = None,
+    progress: Progress | bool | None = None,
+) -> Tensor:
+    """Search for the smallest change of features that changes the class of each node, ``(n,)``; infinite if none.
+
+    Projected gradient ascent of the rivals over the box: every step moves all features to the corner that the signs of
+    the gradient show, and looks along the ray from the given signal to that corner for the first point of another
+    class; the next gradient is taken there, averaged with those before. What is found is an upper bound beside
+    :func:`certified_radius`.
+
+    Args:
+        model: any model that :func:`certify` accepts, with at least two outputs at every node.
+        graph: the graph.
+        x: one signal, ``(N, F)``.
+        nodes: which nodes; None for all.
+        moving: which features move.
+        steps: steps of each search.
+        restarts: searches for each node: towards the best rival, towards each of the next ones, and then from random
+            corners.
+        generator: source of randomness, on the CPU.
+        progress: called with the share that is done, or True for a bar.
+    """
+    check_generator(generator)
+    counts = check_integer("steps", steps, minimum=1), check_integer("restarts", restarts, minimum=1)
+    with torch.no_grad():
+        network = ClassifierAtSignal(model, graph, x, moving)
+    chosen = network.check_nodes(nodes)
+    found = []
+    with watch(progress) as show:
+        for number, node in enumerate(chosen.tolist()):
+            found.append(attack_node(network.around(node), *counts, generator))
+            show((number + 1) / len(chosen))
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def attack_node(around: ReceptiveField, steps: int, restarts: int, generator: torch.Generator | None) -> float:
+    """Return the smallest radius at which another class was found."""
+    first, *rest = around.steps
+    layer = first.layer  # where it is linear, signals are followed from its output on
+    front: Blocks = (replace(layer, bias=None),) if isinstance(layer, Filter | Linear) else ()
+    start = first.value
+    if front:
+        start = rest[0].value if rest else around.network.outputs[around.nodes]
+    following: Blocks = tuple(step.layer for step in (rest if front else around.steps))
+    decision, moving = int(around.outputs.argmax()), around.is_moving
+    order = [rival for rival in around.outputs.argsort(descending=True).tolist() if rival != decision]
+
+    def outputs_at(values: Tensor) -> Tensor:
+        return evaluate(following, values, around.graph)[..., around.centre, :]
+
+    def push(moved: Tensor) -> Tensor:
+        return evaluate(front, torch.zeros_like(first.value).index_put((moving,), moved), around.graph)
+
+    def gap(outputs: Tensor) -> Tensor:
+        return outputs[..., decision] - outputs[..., order].amax(-1)
+
+    best, shape = torch.inf, (int(moving.sum()), first.value.size(1))
+    for restart in range(restarts):
+        average, radius, stuck = torch.zeros(shape).double(), 0.0, 0
+        corner = torch.zeros_like(average)
+        if restart >= len(order):
+            average = torch.rand(shape, generator=generator, dtype=torch.float64) - 0.5
+        for step in range(steps):
+            moved = (radius * corner).requires_grad_()
+            with torch.enable_grad():
+                outputs = outputs_at(start + push(moved))
+                towards = restart < len(order) and step < 2
+                goal = outputs[decision] - outputs[order[restart]] if towards else gap(outputs)
+                (gradient,) = torch.autograd.grad(goal, moved)
+            average = average / 2 + gradient
+            with torch.no_grad():
+                corner = -average.sign()
+                direction = push(corner)
+                crossed = first_crossing(lambda r, d=direction: gap(outputs_at(start + r[:, None, None] * d)), best)
+            stuck = stuck + 1 if crossed >= best * (1 - 1e-3) else 0
+            best = min(best, crossed)
+            if stuck >= 2:
+                break
+            radius = 0.0 if best == torch.inf else best
+    return best
+
+
+def first_crossing(margins: Any, most: float) -> float:
+    """Return the least radius found with a margin below 0, up to ``most``."""
+    low, high = 0.0, most
+    if high == torch.inf:
+        trials = torch.logspace(-4, 4, 17, dtype=torch.float64)
+    else:
+        trials = high * torch.tensor([0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.999], dtype=torch.float64)
+    for _ in range(2 if high < torch.inf else 3):
+        below = (margins(trials) < 0).nonzero()
+        if len(below) == 0:
+            return high
+        place = int(below[0])
+        high, low = trials[place].item(), (trials[place - 1].item() if place else low)
+        trials = torch.linspace(low, high, 8, dtype=torch.float64)[1:-1]
+    return high
 
 
 def empirical_topology(

@@ -1,21 +1,38 @@
-"""Certify decisions and output intervals for all signals within a radius of given ones."""
+r"""Certify decisions and output intervals for all signals within a radius of given ones.
+
+Affine forms contain all values of signals in a box. A form is :math:`c + \sum_m g_m \varepsilon_m + s\,\varepsilon`
+with every :math:`\varepsilon` in [-1, 1]: a centre, generators that nodes share, and a slack of its own for every node
+and feature. Filters act on forms exactly; each nonlinearity is replaced by a form that contains it. The proofs are in
+docs/guarantees.md.
+"""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from graphact._checks import check_choice
+from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.layers import Blocks, read_signals, split_readout, widths
-from graphact.guarantees.lipschitz import form_sizes, layer_norms, rounding, tightest_norms
-from graphact.guarantees.norms import EPSILON, MAX_NORM_WORK, limit_work, propagate_error
-from graphact.guarantees.reading import read_model
-from graphact.guarantees.rules import MAX_ENTRIES
-from graphact.guarantees.zonotope import Zonotope, with_errors
-from graphact.spec import Linear
+from graphact.guarantees.layers import (
+    EPSILON,
+    Block,
+    Blocks,
+    evaluate_with_error,
+    get_branches,
+    iterate_hops,
+    propagate_error,
+    resolve_graph,
+    split_readout,
+    widths,
+)
+from graphact.guarantees.lipschitz import MAX_NORM_WORK, form_sizes, layer_norms, limit_work, rounding, tightest_norms
+from graphact.guarantees.reading import read_model, read_signals
+from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, PointwiseRule, find_rule, layer_norm_box
+from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
 ROUNDING = 1e-9  # of the outputs, by which bounds are moved outward beside the bounds of rounding errors
 MAX_GENERATORS = 5 * MAX_ENTRIES  # coefficients of the forms of one signal, 800 MB
@@ -59,10 +76,10 @@ class Certificate:
 def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: Kind = "auto") -> Certificate:
     r"""Certify the answers of a network for all :math:`x'` with :math:`\|x' - x\|_\infty \le` radius.
 
-    Two certificates are computed and the better one is used for every output: affine forms over the box around x
-    (:mod:`graphact.guarantees.zonotope`), and the answer at x plus or minus the radius times the certified Lipschitz
-    constant of that output, or of that difference of two classes. Where the forms of one signal have more than 100
-    million coefficients (about 2,000 nodes with 4 features), there is only the second one.
+    Two certificates are computed and the better one is used for every output: affine forms over the box around x,
+    and the answer at x plus or minus the radius times the certified Lipschitz constant of that output, or of that
+    difference of two classes. Where the forms of one signal have more than 100 million coefficients (about 2,000 nodes
+    with 4 features), there is only the second one.
 
     Args:
         model: any model that :func:`lipschitz_bound` accepts.
@@ -107,6 +124,122 @@ def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: K
     return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
 
 
+@dataclass(frozen=True)
+class Zonotope:
+    """Forms of a batch of signals."""
+
+    centre: Tensor  # (B, N, F)
+    generators: Tensor  # (B, M, N, F)
+    slack: Tensor  # (B, N, F), not negative
+
+    @classmethod
+    def point(cls, x: Tensor) -> "Zonotope":
+        """Return the forms of single signals ``(B, N, F)``: without generators, so that every step is exact."""
+        return cls(x, x.new_zeros(x.size(0), 0, *x.shape[1:]), torch.zeros_like(x))
+
+    @classmethod
+    def box(cls, x: Tensor, radius: float) -> "Zonotope":
+        """Return the forms of all signals that differ from ``x`` ``(B, N, F)`` by at most the radius."""
+        inputs = x.size(-2) * x.size(-1)
+        generators = radius * torch.eye(inputs, dtype=x.dtype).view(-1, *x.shape[-2:])
+        return cls(x, generators.expand(x.size(0), -1, -1, -1), torch.zeros_like(x))
+
+    @property
+    def radius(self) -> Tensor:
+        return self.generators.abs().sum(1) + self.slack
+
+    @property
+    def size(self) -> Tensor:
+        """A bound on the magnitude of every value, and on the sum of all coefficients of a form."""
+        return self.centre.abs() + self.radius
+
+    def settle(self) -> "Zonotope":
+        """Turn every slack into a generator, as maps that mix nodes or features need it."""
+        if not self.slack.any():
+            return self
+        fresh = torch.diag_embed(self.slack.flatten(1)).unflatten(-1, self.slack.shape[1:])
+        return Zonotope(self.centre, torch.cat([self.generators, fresh], 1), torch.zeros_like(self.slack))
+
+    def scale(self, factor: Tensor) -> "Zonotope":
+        return Zonotope(self.centre * factor, self.generators * factor, self.slack * factor.abs())
+
+    def add(self, other: "Zonotope") -> "Zonotope":
+        return Zonotope(self.centre + other.centre, self.generators + other.generators, self.slack + other.slack)
+
+    def read_out(self, readout: Linear | None) -> "Zonotope":
+        """Apply a linear map that mixes no nodes, without settling: the slack of a node's features adds up."""
+        if readout is None:
+            return self
+        centre = self.centre @ readout.weight.T
+        return Zonotope(
+            centre if readout.bias is None else centre + readout.bias,
+            self.generators @ readout.weight.T,
+            self.slack @ readout.weight.abs().T,
+        )
+
+    def apply(self, rule: PointwiseRule) -> "Zonotope":
+        """Apply a pointwise function, by a band that encloses it."""
+        slope, offset, half = rule.band(self.centre - self.radius, self.centre + self.radius)
+        return Zonotope(
+            slope * self.centre + offset, slope.unsqueeze(1) * self.generators, slope.abs() * self.slack + half
+        )
+
+    def normalize(self, layer: LayerNorm) -> "Zonotope":
+        """Apply a LayerNorm: its value at the centre, with the steepest slopes of the box around it."""
+        value, slack = layer_norm_box(layer, self.centre, self.radius)
+        return Zonotope(value, 0 * self.generators, slack)
+
+
+def with_errors(forms: Zonotope, layers: Blocks, graph: Graph, error: Tensor | None = None) -> tuple[Zonotope, Tensor]:
+    """Propagate forms and their rounding errors ``(B, N, F)`` through all layers; see :func:`propagate_error`."""
+    error = torch.zeros_like(forms.centre) if error is None else error
+    for layer in layers:
+        forms = forms.settle()
+        if isinstance(layer, Sum):
+            branches = [with_errors(forms, branch, graph, error) for branch in get_branches(layer)]
+            sizes = torch.stack([branch.size for branch, _ in branches]).sum(0)
+            error = torch.stack([lost for _, lost in branches]).sum(0) + 2 * len(branches) * EPSILON * sizes
+            forms = add_branches([branch for branch, _ in branches], forms)
+        else:
+            error = propagate_error(layer, forms.size, error, graph, forms.generators.size(1))
+            forms = propagate_forms(layer, forms, graph)
+    return forms, error
+
+
+def propagate_forms(layer: Block, forms: Zonotope, graph: Graph) -> Zonotope:
+    """Propagate forms without slack through a layer."""
+    match layer:
+        case Filter():
+            graph = resolve_graph(layer, graph)
+            centre, generators = (graph_filter(x, graph, layer.taps) for x in (forms.centre, forms.generators))
+            return Zonotope(centre if layer.bias is None else centre + layer.bias, generators, torch.zeros_like(centre))
+        case Linear():
+            return forms.read_out(layer)
+        case Pointwise():
+            return forms.apply(find_rule(layer))
+        case LayerNorm():
+            return forms.normalize(layer)
+        case Sum():
+            raise AssertionError("the branches of a sum are walked through one by one")
+        case HopMixture():
+            rule = OPERATIONS[layer.operation]
+            total = forms.apply(POINTWISE["relu"]).scale(layer.beta)
+            for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
+                samples, shared, _, features = hop.signals[1].shape
+                term = Zonotope(*hop.reduce(partial(rule.enclose, layer, *hop.signals), samples * shared * features))
+                total = total.add(term.scale(layer.weights[hop.number]))
+            return total
+
+
+def add_branches(branches: list[Zonotope], before: Zonotope) -> Zonotope:
+    """Add forms of branches that share the generators before them and have others of their own."""
+    shared = before.generators.size(1)
+    own = [branch.generators[:, shared:] for branch in branches]
+    total = torch.stack([branch.generators[:, :shared] for branch in branches]).sum(0)
+    centre, slack = (torch.stack(parts).sum(0) for parts in zip(*((b.centre, b.slack) for b in branches), strict=True))
+    return Zonotope(centre, torch.cat([total, *own], 1), slack)
+
+
 def _constants(layers: Blocks, features: int, graph: Graph) -> Constants:
     """Return the certified constants of all outputs, ``(N, O)``, and of all differences of two, ``(N, O, O)``."""
     body, readout = split_readout(layers)
@@ -128,8 +261,7 @@ def _certify(
     """Return outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
     final = () if readout is None else (readout,)
-    point, lost = with_errors(Zonotope.point(x), layers, graph)
-    outputs = point.centre
+    outputs, lost = evaluate_with_error(layers, x, graph)
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
     size, reach = outputs.abs().amax() + radius, radius * constants[0] + lost

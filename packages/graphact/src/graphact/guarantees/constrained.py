@@ -7,10 +7,9 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION, check_positive
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.guarantees.layers import Layers, part_names, read_layers
+from graphact.guarantees.layers import Layers, propagate_magnitude
 from graphact.guarantees.lipschitz import certified_norms, valid_norms
-from graphact.guarantees.norms import propagate_magnitude
-from graphact.guarantees.reading import read_own
+from graphact.guarantees.reading import part_names, read_layers, read_own
 from graphact.guarantees.rules import find_rule
 from graphact.nn import GraphModule
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
@@ -114,7 +113,7 @@ def _place(module: nn.Module, layers: tuple[Layer, ...], array: Tensor, part: st
 class Limit:
     """State shared by the rescaled tensors of one module; not a module itself, which would become its child."""
 
-    def __init__(self, module: nn.Module, graph: Graph, limit: float) -> None:
+    def __init__(self, module: GraphModule, graph: Graph, limit: float) -> None:
         self.module, self.graph, self.limit = module, graph, limit
         # while the constant is measured, the factor to measure it with; nothing is rescaled before all parts are
         self.trial: Tensor | None = torch.ones(())

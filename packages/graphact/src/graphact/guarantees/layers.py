@@ -1,37 +1,33 @@
-"""Layers as the guarantees read them: kinds that have rules, in float64, and the hops of activations."""
+r"""Layers as the guarantees read them: what one does with values, with changes of values, and with rounding errors.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import TypeVar, cast
+A rounded sum of n products is off by less than :math:`2 n \epsilon` times the sum of their magnitudes; earlier errors
+propagate as any other difference does.
+"""
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import scipy.sparse
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphact.functional import shift
+from graphact._sparse import quietly
+from graphact.functional import graph_adaptive, graph_filter, localized, shift
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.eager import is_plain
-from graphact.graph.edges import check_finite
-from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, TRAINED
-from graphact.nn import GraphModule
-from graphact.nn.module import describe
-from graphact.spec import (
-    Filter,
-    HopMixture,
-    Layer,
-    LayerNorm,
-    Linear,
-    OnGraph,
-    Pointwise,
-    Sum,
-    UnsupportedModelError,
-    map_arrays,
-)
+from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, layer_norm_box, layer_norm_slope
+from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
+from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
 KnownLayer = Filter | Linear | Pointwise | HopMixture  # with rules for all guarantees
 Layers = tuple[KnownLayer, ...]
 Block = KnownLayer | LayerNorm | Sum  # with rules for bounds on a fixed graph
 Blocks = tuple[Block, ...]
 Each = TypeVar("Each", bound=Layer)
+EPSILON = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,113 +49,9 @@ def resolve_graph(layer: Layer, graph: Graph) -> Graph:
     return getattr(layer, "graph", None) or graph
 
 
-def read_layers(module: nn.Module, features: int | None = None) -> tuple[Layers, int]:
-    """Return the current layers of a module in float64 on the CPU, and the number of its input features.
-
-    Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
-    one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
-    """
-    if not isinstance(module, GraphModule):
-        raise UnsupportedModelError(
-            "",
-            "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
-            f"itself, got {type(module).__name__}",
-        )
-    layers, taken = check_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
-    return cast("Layers", layers), taken
-
-
-def check_layers(
-    module: nn.Module, described: tuple[Layer, ...], features: int | None, kinds: tuple[type[Layer], ...]
-) -> tuple[Blocks, int]:
-    """Return layers of the given kinds in float64, and the input features; raise if one is unknown or does not fit."""
-    taken = next((layer.in_features for layer in described if layer.in_features is not None), features or 1)
-    if features not in (None, taken):
-        raise ValueError(f"x must have {taken} features, got {features}")
-    check_chain(part_names(module, described), described, taken, kinds)
-    return cast("Blocks", map_arrays(described, lambda array: to_float64(check_parameters(array)))), taken
-
-
-def check_parameters(parameters: Tensor) -> Tensor:
-    """Check that parameters are finite, unless a transform replaced them by tensors without values, as in a fleet."""
-    return check_finite("parameters of the model", parameters) if is_plain(parameters) else parameters
-
-
-def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
-    """Return the output features of layers; raise if one is unknown or does not fit the one before it."""
-    for part, layer in zip(parts, layers, strict=True):
-        reason = explain_unknown(layer, kinds)
-        if not reason and layer.in_features not in (None, width):
-            reason = f"it takes {layer.in_features} features, and the layer in front of it gives {width}"
-        if reason:
-            raise UnsupportedModelError(part, reason)
-        if isinstance(layer, Sum):
-            ends = {check_chain([part] * len(branch), branch, width, kinds) for branch in layer.branches}
-            if len(ends) > 1:
-                raise UnsupportedModelError(part, f"it adds values of {' and '.join(map(str, sorted(ends)))} features")
-        width = layer.out_features or width
-    return width
-
-
 def get_branches(layer: Sum) -> tuple[Blocks, ...]:
     """Return the chains that a sum adds, of which all layers are known."""
     return cast("tuple[Blocks, ...]", layer.branches)
-
-
-def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Layer]:
-    """Yield layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
-    for layer in layers:
-        match layer:
-            case OnGraph():
-                yield from flatten(layer.layers, layer.graph.to("cpu", torch.float64))
-            case Sum():
-                yield Sum(tuple(tuple(flatten(branch, graph)) for branch in layer.branches))
-            case Filter() | HopMixture() if graph is not None:
-                kind = FilterOn if isinstance(layer, Filter) else HopMixtureOn
-                yield kind(**{item.name: getattr(layer, item.name) for item in fields(layer)}, graph=graph)
-            case _:
-                yield layer
-
-
-def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
-    """Return the reason why a layer has no rule; empty if it has one."""
-    match layer:
-        case _ if not isinstance(layer, kinds):
-            return f"nothing is known about layers of the kind {layer.kind!r} here"
-        case Filter() | Linear() | LayerNorm() | Sum():
-            return ""
-        case Pointwise():
-            name, known = layer.function, [*POINTWISE, *TRAINED]
-            has_known_layers = name in POINTWISE or name in TRAINED
-        case HopMixture(operation=operation):  # by identity: another operation of the same name has no rule
-            name, has_known_layers, known = operation.name, operation in OPERATIONS, [rule.name for rule in OPERATIONS]
-        case _:
-            return f"nothing is known about layers of the kind {layer.kind!r}"
-    if has_known_layers:
-        return ""
-    return f"there is no rule for {name!r} (a function of your own has none); there are rules for {', '.join(known)}"
-
-
-def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
-    """Return the part of a module that each layer comes from, by the parameters it holds; otherwise its number."""
-    owners = {id(parameter): name.rpartition(".")[0] for name, parameter in module.named_parameters()}
-    return [
-        next((owners[id(array)] for array in layer.arrays().values() if id(array) in owners), f"layer {number}")
-        for number, layer in enumerate(layers)
-    ]
-
-
-def read_signals(x: Tensor) -> Tensor:
-    """Return signals as float64 ``(B, N, F)``; there must be at least one."""
-    if x.numel() == 0:
-        raise ValueError(f"x must hold at least one signal, got the shape {tuple(x.shape)}")
-    check_finite("x", x)
-    return to_float64(x.detach()).reshape(-1, *x.shape[-2:])
-
-
-def to_float64(tensor: Tensor) -> Tensor:
-    """Return a tensor in float64 on the CPU, still attached to its history."""
-    return tensor.to("cpu", torch.float64)
 
 
 def split_readout(layers: tuple[Each, ...]) -> tuple[tuple[Each, ...], Linear | None]:
@@ -214,3 +106,201 @@ def iterate_hops(layer: HopMixture, graph: Graph, *signals: Tensor) -> Iterator[
             yield Hop(number, signals, graph.incoming, layer.closed)
         else:
             yield Hop(number, signals, graph.hop_pattern(number + 1, closed=layer.closed), False)
+
+
+def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
+    """Evaluate layers on signals ``(..., N, F)`` in float64; gradients flow through."""
+    for layer in layers:
+        own = resolve_graph(layer, graph)
+        match layer:
+            case Filter():
+                x = graph_filter(x, own, layer.taps)
+            case Linear():
+                x = x @ layer.weight.T
+            case Pointwise():
+                x = find_rule(layer).apply(x)
+            case LayerNorm():  # without the squares of large values, which overflow
+                x, _ = layer_norm_box(layer, x, torch.zeros_like(x))
+            case Sum():
+                x = torch.stack([evaluate(branch, x, graph) for branch in get_branches(layer)]).sum(0)
+            case HopMixture():
+                function = graph_adaptive if layer.reads == "shifted" else localized
+                options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
+                x = function(x, own, layer.beta, layer.weights, layer.operation, **options)
+        if isinstance(layer, Filter | Linear) and layer.bias is not None:
+            x = x + layer.bias
+    return x
+
+
+def evaluate_with_error(layers: Blocks, x: Tensor, graph: Graph, error: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Evaluate layers on signals ``(..., N, F)``, and bound the rounding errors of the result."""
+    error = torch.zeros_like(x) if error is None else error
+    for layer in layers:
+        if isinstance(layer, Sum):
+            branches = [evaluate_with_error(branch, x, graph, error) for branch in get_branches(layer)]
+            x, error = (torch.stack(parts).sum(0) for parts in zip(*branches, strict=True))
+            error = error + 2 * len(branches) * EPSILON * sum(values.abs() for values, _ in branches)
+        else:
+            error = propagate_error(layer, x.abs(), error, graph)
+            x = evaluate((layer,), x, graph)
+    return x, error
+
+
+def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+    """Bound the change of a layer's outputs when its inputs change by ``near`` ``(..., N, F)``; also count operations.
+
+    Inputs of which all features move alike may have F = 1.
+    """
+    graph = resolve_graph(layer, graph)
+    degree = graph.incoming.max_degree + 1
+    longest = near.numel() + degree + near.size(-1)
+    match layer:
+        case Filter():
+            matrix = abs(to_scipy(graph))
+            total = through_weights(near, layer.taps[0].abs())
+            for tap in layer.taps[1:]:
+                near = shift_by(matrix, near)
+                total, longest = total + through_weights(near, tap.abs()), longest + degree + near.size(-1)
+        case Linear():
+            total = through_weights(near, layer.weight.abs().T)
+        case Pointwise():
+            total = find_rule(layer).steepest * near
+        case LayerNorm():
+            slope = layer_norm_slope(layer.features, layer.epsilon)
+            total = slope * near.amax(-1, keepdim=True).expand(*near.shape[:-1], layer.features)
+            total = total if layer.weight is None else total * layer.weight.abs()
+            longest += 10 * layer.features
+        case Sum():
+            total = torch.zeros(())
+            for branch in get_branches(layer):
+                value = near
+                for inner in branch:
+                    value, steps = propagate_magnitude(inner, value, graph, hop_factor)
+                    longest += steps
+                total = total + value
+        case HopMixture():
+            matrix = abs(to_scipy(graph)) if layer.reads == "shifted" else None
+            total = layer.beta.abs() * near
+            for hop in iterate_hops(layer, graph):
+                if matrix is not None:
+                    near = shift_by(matrix, near)
+                entries = near[..., 0, :].numel()
+                largest = hop.reduce_one(partial(OPERATIONS[layer.operation].move, layer, near), entries)
+                total = total + hop_factor * layer.weights[hop.number].abs() * largest
+                longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
+    return total, longest
+
+
+def through_weights(near: Tensor, weight: Tensor) -> Tensor:
+    """Apply a linear map ``(F_in, F_out)`` without signs; a single feature represents all if they are equal."""
+    return near @ weight if near.size(-1) == weight.size(0) else near * weight.sum(0)
+
+
+def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
+    """Return the shift operator as a SciPy matrix in float64."""
+    (source, target), weight = (part.cpu() for part in graph.to_edge_index())
+    entries = weight.detach().double().numpy(), (target.numpy(), source.numpy())
+    return scipy.sparse.csr_array(entries, shape=(graph.num_nodes, graph.num_nodes))
+
+
+def to_torch(matrix: scipy.sparse.csr_array) -> Tensor:
+    """Return a SciPy matrix as a sparse tensor, for products that gradients flow through."""
+    entries = matrix.tocoo()
+    places, values = torch.from_numpy(np.stack(entries.coords).astype(np.int64)), torch.from_numpy(entries.data)
+    with quietly():
+        return torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce()
+
+
+def shift_by(matrix: Any, near: Tensor) -> Tensor:
+    """Multiply a sparse matrix by signals ``(..., N, F)``; gradients flow through signals ``(N, F)``."""
+    if near.requires_grad:
+        return torch.sparse.mm(to_torch(matrix), near)
+    if near.dim() == 2:
+        return torch.from_numpy(matrix @ near.numpy())
+    rows = near.movedim(-2, 0)
+    return torch.from_numpy(matrix @ rows.flatten(1).numpy()).view(rows.shape).movedim(0, -2)
+
+
+def size_at_zero(layer: Block, width: int, graph: Graph) -> Tensor:
+    """Bound the magnitude of a layer's outputs at the input 0: biases, and functions that are not 0 there."""
+    zero = torch.zeros((), dtype=torch.float64)
+    match layer:
+        case Filter() | Linear():
+            return zero if layer.bias is None else layer.bias.abs()
+        case Pointwise():
+            return find_rule(layer).apply(torch.zeros(width, dtype=torch.float64)).abs()
+        case LayerNorm():
+            fixed = math.sqrt(width) * (torch.ones(width).double() if layer.weight is None else layer.weight.abs())
+            return fixed if layer.bias is None else fixed + layer.bias.abs()
+        case HopMixture(operation=operation) if operation is KERNEL:
+            return layer.weights.abs().sum(0)
+        case HopMixture(operation=operation) if operation is LOG_MEAN_EXP:
+            size = layer.parameters["temperature"] * (1 + math.log(largest_neighborhood(layer, graph)))
+            return layer.weights.abs().sum(0) * size
+    return zero
+
+
+def largest_neighborhood(layer: HopMixture, graph: Graph) -> int:
+    """Bound the number of values that a node reads in one hop."""
+    own = resolve_graph(layer, graph)
+    return own.num_nodes if layer.reads == "hops" and layer.hops > 1 else own.incoming.max_degree + 2
+
+
+def propagate_error(
+    layer: Block, size: Tensor, error: Tensor, graph: Graph, columns: int = 0, *, is_difference: bool = False
+) -> Tensor:
+    """Bound the rounding error after a layer, ``(..., N, F)``, whose inputs have a ``size`` and an ``error``.
+
+    The values may be forms with that many ``columns``, whose size is that of the centre and of all coefficients: then
+    every value that a form stands for is within the error of the true one. Differences have no biases.
+    """
+    degree, width = resolve_graph(layer, graph).incoming.max_degree + 2, size.size(-1)
+    match layer:
+        case Filter() | Linear():
+            steps = 2 * (width + 2 + (degree + width) * layer.exchanges)
+        case Pointwise():
+            steps = 2 * columns + 20
+        case LayerNorm():  # errors before the root are multiplied by its slope, which is part of the magnitude
+            steps = 4 * width + 2 * columns + 20
+        case HopMixture():
+            steps = 6 * largest_neighborhood(layer, graph) + 2 * degree * layer.hops + 6 * columns + 20
+        case Sum():
+            raise AssertionError("the branches of a sum are walked through one by one")
+    rounded = propagate_magnitude(layer, size, graph)[0]
+    rounded = rounded if is_difference else rounded + size_at_zero(layer, width, graph)
+    return propagate_magnitude(layer, error, graph)[0] + steps * EPSILON * rounded
+
+
+def walk_errors(
+    layers: Blocks, size: Tensor, error: Tensor, graph: Graph, *, is_difference: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Bound values and rounding errors ``(N, O)`` after layers, from bounds ``(N, F)`` before them.
+
+    As a difference, ``size`` bounds the change of the inputs, and the results are those of the change of outputs.
+    """
+    for layer in layers:
+        if isinstance(layer, Sum):
+            branches = [
+                walk_errors(branch, size, error, graph, is_difference=is_difference) for branch in get_branches(layer)
+            ]
+            size, error = (torch.stack(parts).sum(0) for parts in zip(*branches, strict=True))
+            error = error + 2 * len(branches) * EPSILON * size
+        else:
+            error = propagate_error(layer, size, error, graph, is_difference=is_difference)
+            size = propagate_magnitude(layer, size, graph)[0] + (
+                0.0 if is_difference else size_at_zero(layer, size.size(-1), graph)
+            )
+    return size, error
+
+
+def propagate_through_rows(layer: Filter, errors: Tensor, graph: Graph) -> Tensor:
+    """Multiply errors ``(C, B, N, F)`` by the rows of a filter bank in magnitude, with an allowance for rounding."""
+    total = propagate_error(layer, errors, torch.zeros_like(errors), graph, is_difference=True)
+    size, sizes = graph.num_nodes * layer.taps.size(1), errors.flatten(2)
+    step = max(1, MAX_ENTRIES // (graph.num_nodes * max(layer.taps.shape[1:])))
+    for first in range(0, size, step):  # as many inputs at once as fit into memory
+        columns = torch.zeros(min(step, size - first), size, dtype=torch.float64)
+        columns.diagonal(first).fill_(1.0)
+        rows = graph_filter(columns.view(-1, graph.num_nodes, layer.taps.size(1)), graph, layer.taps)
+        total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
+    return total

@@ -27,9 +27,18 @@ from torch import Tensor
 
 from graphact.functional import shift
 from graphact.graph import Graph
-from graphact.guarantees.layers import Hop, KnownLayer, Layers, iterate_hops, widths
-from graphact.guarantees.norms import EPSILON, bank_rows, propagate_error, propagate_magnitude, size_at_zero
-from graphact.guarantees.reading import evaluate
+from graphact.guarantees.layers import (
+    EPSILON,
+    Hop,
+    KnownLayer,
+    Layers,
+    evaluate,
+    evaluate_with_error,
+    iterate_hops,
+    propagate_through_rows,
+    walk_errors,
+    widths,
+)
 from graphact.guarantees.rules import (
     MAX_ENTRIES,
     OPERATIONS,
@@ -128,7 +137,8 @@ def enumerate_losses(
         largest = largest.maximum(changes.amax(0))
         if (found := changes.amax(1).max().item()) > best:
             best, worst = found, links.ends[part[changes.amax(1).argmax()]]
-    lost = 2 * rounding_error(layers, x, graph)  # on two graphs
+    _, lost = walk_errors(layers, x.abs().amax(0), torch.zeros_like(x[0]), graph)  # on any graph with fewer links
+    lost = 2 * lost.amax(-1)  # on two graphs
     if adds_up:  # that of 0 is subtracted from all others; then the sum itself
         lost = 2 * len(x) * lost + len(x) * EPSILON * largest.clamp_min(0)
     per_node = torch.where(largest < 0, 0.0, largest + lost)
@@ -244,15 +254,6 @@ class LossEvaluator:
         return Graph.from_edge_index(edge_index, weight[edge], num_nodes=int(inside.sum()))
 
 
-def rounding_error(layers: Layers, x: Tensor, graph: Graph) -> Tensor:
-    """Bound the rounding errors of the outputs at each node, ``(N,)``, on this graph or with fewer links."""
-    size, error = x.abs().amax(0), torch.zeros_like(x[0])
-    for layer in layers:
-        error = propagate_error(layer, size, error, graph)
-        size = propagate_magnitude(layer, size, graph)[0] + size_at_zero(layer, size.size(-1), graph)
-    return error.amax(-1)
-
-
 @dataclass(frozen=True, eq=False)
 class LinkEffects:
     """The effects of C links on values: shares of the change, ``(C, B, N, F)`` each."""
@@ -275,11 +276,8 @@ class LinkEffects:
 
     def farthest(self, most: int) -> Tensor:
         """Bound the change of values by the loss of that many links, ``(B, N, F)``."""
-        return torch.maximum(self.highest(most), LinkEffects(-self.signed, self.loose).highest(most))
-
-    def highest(self, most: int) -> Tensor:
-        """Bound the rise of values."""
-        return sum_of_largest((self.signed + self.loose).clamp_min(0), most)
+        ends = (self.loose + self.signed, self.loose - self.signed)
+        return torch.maximum(*(sum_of_largest(end.clamp_min(0), most) for end in ends))
 
 
 def sum_of_largest(parts: Tensor, most: int) -> Tensor:
@@ -315,8 +313,7 @@ class EffectPropagation:
         for layer in layers:
             lost = (layer.exchanges + values.size(-1)) * self.lost
             shares = self.propagate(layer, shares, values).rounded(lost)
-            off = propagate_error(layer, values.abs(), off, self.graph)
-            values = evaluate((layer,), values, self.graph)
+            values, off = evaluate_with_error((layer,), values, self.graph, off)
         return ((1 + self.lost) * shares.farthest(self.most) + 2 * off).amax((0, -1))  # values of two graphs are off
 
     def propagate(self, layer: KnownLayer, shares: LinkEffects, values: Tensor) -> LinkEffects:
@@ -360,12 +357,7 @@ class EffectPropagation:
         lost = lost_in_sums(shares, layer.exchanges)
         signed, loose = shares.signed @ layer.taps[0], lost * shares.signed.abs() @ layer.taps[0].abs()
         if shares.loose.any():  # through the rows of the bank in magnitude, and what is lost of these
-            zero = torch.zeros_like(shares.loose)
-            loose = loose + propagate_error(layer, shares.loose, zero, self.graph, is_difference=True)
-            first, sizes = 0, shares.loose.flatten(2)
-            for rows in bank_rows(layer.taps, self.graph):
-                loose = loose + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
-                first += len(rows)
+            loose = loose + propagate_through_rows(layer, shares.loose, self.graph)
         following = self._shifted(shares, values, layer.exchanges)
         for tap, (_, shifted, rest) in zip(layer.taps[1:], following, strict=True):
             signed = signed + shifted.signed @ tap
@@ -407,10 +399,11 @@ class EffectPropagation:
         for hop in iterate_hops(layer, self.graph):
             losses = self._losses(layer, hop)
             rule = OPERATIONS[layer.operation]
-            if isinstance(rule, OrderStatistic):
-                term = hop.reduce(partial(self._order_statistic, rule, losses, *moved[hop.number]), entries)
-            else:
+            if isinstance(rule, GaussianKernel):
                 term = hop.reduce(partial(self._kernel, rule, layer, losses, *moved[hop.number]), entries)
+            else:
+                assert isinstance(rule, OrderStatistic)
+                term = hop.reduce(partial(self._order_statistic, rule, losses, *moved[hop.number]), entries)
             total = total.add(LinkEffects(*term), layer.weights[hop.number])
         return total
 

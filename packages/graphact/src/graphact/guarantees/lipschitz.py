@@ -10,40 +10,54 @@ output when every input changes by at most 1. The proofs are in docs/guarantees.
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
+from typing import Any
 
+import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor, nn
 
 from graphact.functional import graph_filter
 from graphact.graph import Graph
+from graphact.graph.eager import is_plain
 from graphact.graph.graph import check_graph
-from graphact.guarantees.layers import Block, Blocks, get_branches, iterate_hops, resolve_graph, split_readout, widths
-from graphact.guarantees.norms import (
-    MAX_NORM_WORK,
-    PowerRows,
-    Spend,
-    WorkLimitError,
-    bank_norms,
-    limit_work,
-    magnitudes,
+from graphact.guarantees.layers import (
+    Block,
+    Blocks,
+    get_branches,
+    iterate_hops,
     propagate_magnitude,
+    resolve_graph,
+    split_readout,
+    to_scipy,
+    widths,
 )
 from graphact.guarantees.reading import read_model
-from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, find_rule, layer_norm_slope
+from graphact.guarantees.rules import (
+    MAX_ENTRIES,
+    MAX_GRAM_COLUMNS,
+    OPERATIONS,
+    POINTWISE,
+    find_rule,
+    layer_norm_slope,
+    longest,
+    safe_sqrt,
+)
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.operations import MAX
 
-LABELS: dict[type[Layer], str] = {
-    Filter: "filter",
-    Linear: "linear",
-    Pointwise: "activation",
-    HopMixture: "activation",
-    LayerNorm: "norm",
-    Sum: "sum",
-}
+Spend = Callable[[float], None]  # called with the number of operations before they are done
+MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds
+SPARSE = 10  # cost of a product of two entries of sparse matrices, in those of dense ones
+MAX_ROWS = 512  # of a power at once; as many as there are nodes in the worst case are then held for each
+MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
+MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
+MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
+IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
+LABELS = {"pointwise": "activation", "hop-mixture": "activation", "layer-norm": "norm"}  # others by their kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +87,7 @@ class LipschitzBound:
 
 
 @torch.no_grad()
-def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> LipschitzBound:
+def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
     r"""Certify a Lipschitz constant of a module on a graph, in the infinity norm over nodes and features.
 
     - A filter bank or an FIR: its induced norm, exactly.
@@ -89,11 +103,9 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
         module: a module of :mod:`graphact.nn` or one that describes itself, a chain or residual block of these and of
             torch's, or a model or convolution of PyG that docs/guarantees.md lists.
         graph: the graph.
-        norm: only infinity.
 
     Raises:
         UnsupportedModelError: nothing is known about a part, such as a function of your own as the activation.
-        ValueError: another norm.
 
     Example:
         >>> import torch, graphact
@@ -105,8 +117,6 @@ def lipschitz_bound(module: nn.Module, graph: Graph, norm: float = math.inf) -> 
         >>> graphact.guarantees.lipschitz_bound(activation, path).per_node
         tensor([1.7071, 1.3536, 1.7071], dtype=torch.float64)
     """
-    if norm != math.inf:
-        raise ValueError(f"norm must be inf: the certificates are for the infinity norm, got {norm!r}")
     graph = check_graph("graph", graph).to("cpu", torch.float64)
     layers, features = read_model(module, graph)
     every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
@@ -165,16 +175,11 @@ def layer_names(layers: Blocks) -> Iterator[str]:
     counts: Counter[str] = Counter()
     body, readout = split_readout(layers)
     for layer in body:
-        label = layer_label(layer)
+        label = LABELS.get(layer.kind, layer.kind)
         counts[label] += 1
         yield f"{label} {counts[label]}"
     if readout is not None:
         yield "readout"
-
-
-def layer_label(layer: Layer) -> str:
-    """Return the kind of a layer as tables call it."""
-    return next(label for kind, label in LABELS.items() if isinstance(layer, kind))
 
 
 def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
@@ -204,7 +209,18 @@ def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
     return math.prod((norms.max() for norms in before), start=unit.new_ones(())) * last
 
 
-# Layer by layer
+def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 1.0) -> tuple[Tensor, int]:
+    """Sum the magnitudes of all paths to each output ``(N, O)``, in time that grows with the edges.
+
+    Hops count ``hop_factor`` times. Beside it, the number of operations on the longest way through the network.
+    Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
+    """
+    total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
+    longest, width = features * graph.num_nodes, features
+    for layer, next_width in zip(layers, widths(layers, features), strict=True):
+        total, steps = propagate_magnitude(layer, total, graph, hop_factor)
+        longest, width = longest + steps + graph.num_nodes * width + width, next_width
+    return total.expand(-1, width), longest
 
 
 def layer_norms(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
@@ -259,10 +275,106 @@ def exact_norms(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
             return total
 
 
-MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
-MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
-MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
-IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
+class WorkLimitError(Exception):
+    """The exact norms of a layer would take too many operations."""
+
+
+def limit_work(max_work: float) -> Spend:
+    """Return a function that adds up operations and raises WorkLimitError above a maximum."""
+    total = 0.0
+
+    def spend(work: float) -> None:
+        nonlocal total
+        total += work
+        if total > max_work:
+            raise WorkLimitError
+
+    return spend
+
+
+class PowerRows:
+    """The rows of :math:`S^k`, sparse and a few at a time."""
+
+    def __init__(self, graph: Graph, power: int, spend: Spend = lambda _: None) -> None:
+        self.matrix, self.power, self.num_nodes, self.spend = to_scipy(graph), power, graph.num_nodes, spend
+
+    @property
+    def entries_at_once(self) -> int:
+        """The numbers that :meth:`longest` holds for each neighbour."""
+        return self.num_nodes if self.num_nodes <= MAX_GRAM_COLUMNS else 1
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """The 1-norm of every row, ``(N, 1)``."""
+        unit = scipy.sparse.eye_array(self.num_nodes, format="csr")
+        return torch.cat([self._norms_of(unit[i : i + MAX_ROWS]) for i in range(0, self.num_nodes, MAX_ROWS)])[:, None]
+
+    def _norms_of(self, rows: Any) -> Tensor:
+        """Return the 1-norms of combinations of rows."""
+        for _ in range(self.power):
+            rows = self._times(rows)
+        return torch.from_numpy(np.asarray(abs(rows).sum(1), dtype=np.float64).ravel())
+
+    def _times(self, rows: Any) -> Any:
+        self.spend(SPARSE * rows.nnz * self.matrix.nnz / max(1, self.num_nodes))
+        return rows @ self.matrix
+
+    def entries(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return single entries of a power of at most 1, ``(...)``."""
+        if self.power == 0 or rows.numel() == 0:
+            return (rows == columns).double()
+        shape = torch.broadcast_shapes(rows.shape, columns.shape)
+        places = (index.expand(shape).numpy().flatten() for index in (rows, columns))  # copies, as SciPy needs them
+        return torch.from_numpy(np.array(self.matrix[tuple(places)], dtype=np.float64)).view(shape)
+
+    def longest(self, nodes: Tensor, table: Tensor) -> Tensor:
+        """Apply :func:`graphact.guarantees.rules.longest` to rows of neighbours minus that of a node, ``(n, 1)``."""
+        count = table.numel()
+        if count == 0:
+            return torch.zeros(len(nodes), 1, dtype=torch.float64)
+        edge, shape = np.arange(count), (count, self.num_nodes)
+        ends = table.flatten().numpy(), nodes.repeat_interleave(table.size(1)).numpy()
+        there, here = (scipy.sparse.csr_array((np.ones(count), (edge, end)), shape=shape) for end in ends)
+        offsets = there - here
+        if self.num_nodes > MAX_GRAM_COLUMNS:
+            parts = [self._norms_of(offsets[i : i + MAX_ROWS]) for i in range(0, count, MAX_ROWS)]
+            return safe_sqrt(torch.cat(parts).view(table.shape).square().sum(1, keepdim=True))
+        for _ in range(self.power):
+            offsets = self._times(offsets)
+        dense = torch.from_numpy(offsets.toarray()).view(*table.shape, -1)
+        return longest(dense.permute(2, 0, 1).unsqueeze(-1))
+
+
+def bank_entries(graph: Graph, order: int, spend: Spend) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the entries ``(n, K + 1)`` of I, S, ..., S^K where any of them is not 0, and their rows ``(n,)``."""
+    matrix, size = to_scipy(graph), graph.num_nodes
+    unit = scipy.sparse.eye_array(size, format="csr")
+    for first in range(0, size, MAX_ROWS):
+        powers = [unit[first : first + MAX_ROWS]]
+        for _ in range(order):
+            spend(SPARSE * powers[-1].nnz * matrix.nnz / size)
+            powers.append(powers[-1] @ matrix)
+        found = [power.tocoo() for power in powers]
+        places = [each.coords[0].astype(np.int64) * size + each.coords[1] for each in found]
+        every, slot = np.unique(np.concatenate(places), return_inverse=True)
+        power = np.repeat(np.arange(order + 1), [len(each) for each in places])
+        entries = np.zeros((len(every), order + 1))
+        entries[slot, power] = np.concatenate([each.data for each in found])
+        yield torch.from_numpy(entries), torch.from_numpy(first + every // size)
+
+
+def bank_norms(taps: Tensor, graph: Graph, spend: Spend = lambda _: None) -> Tensor:
+    """Return the 1-norm of every row of a filter bank, ``(N, F_out)``; gradients flow to the taps."""
+    used = [number for number, tap in enumerate(taps) if tap.any()] if is_plain(taps) and not taps.requires_grad else []
+    if len(used) == 1:  # a matrix over nodes times one over features: the norm of a row is a product
+        return PowerRows(graph, used[0], spend).norms * taps[used[0]].abs().sum(0)
+    total = taps.new_zeros(graph.num_nodes, taps.size(2))
+    step = max(1, MAX_ENTRIES // max(1, taps[0].numel()))
+    for entries, rows in bank_entries(graph, taps.size(0) - 1, spend):
+        for part, row in zip(entries.split(step), rows.split(step), strict=True):
+            spend(float(len(part) * taps.numel()))
+            total = total.index_add(0, row, (part @ taps.flatten(1)).view(-1, *taps.shape[1:]).abs().sum(1))
+    return total
 
 
 def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
@@ -273,16 +385,9 @@ def output_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool 
     otherwise the result is larger and comes sooner.
     """
     body, readout = split_readout(layers)
-    weight = None if readout is None else readout.weight
-    output: Tensor | Differences = unit_forms(graph.num_nodes, features)
-    for layer in body:
-        output = propagate_differences(layer, settle_forms(output), graph, thorough)
+    units = torch.eye(graph.num_nodes * features, dtype=torch.float64).view(-1, graph.num_nodes, features)
+    output, weight = propagate_differences(body, units, graph, thorough), None if readout is None else readout.weight
     return output.norms(weight, thorough) if isinstance(output, Differences) else row_norms(read_out(output, weight))
-
-
-def unit_forms(num_nodes: int, features: int) -> Tensor:
-    """Return the forms of the inputs themselves: one signal for each of the N F inputs."""
-    return torch.eye(num_nodes * features, dtype=torch.float64).view(-1, num_nodes, features)
 
 
 def row_norms(forms: Tensor) -> Tensor:
@@ -352,18 +457,20 @@ def slopes_tried(readout: Tensor, coefficients: int) -> int:
     return min(most, MAX_SIGNS, int((readout != 0).sum(1).max()))
 
 
-def settle_forms(output: Tensor | Differences) -> Tensor:
-    """Return forms of differences, with the unknowns of the last layer among them."""
-    return output.settle() if isinstance(output, Differences) else output
-
-
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:
     """Return forms after the linear map that all nodes share."""
     return forms if readout is None else forms @ readout.T
 
 
-def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
-    """Return differences after a layer, from the forms ``(M, N, F)`` before it."""
+def propagate_differences(layers: Blocks, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
+    """Return differences after layers, from the forms ``(M, N, F)`` before them."""
+    output: Tensor | Differences = forms
+    for layer in layers:
+        output = _differences(layer, output.settle() if isinstance(output, Differences) else output, graph, thorough)
+    return output
+
+
+def _differences(layer: Block, forms: Tensor, graph: Graph, thorough: bool) -> Tensor | Differences:
     centre, spread = torch.zeros_like(forms), torch.zeros_like(forms[0])
     match layer:
         case Filter():
@@ -377,12 +484,8 @@ def propagate_differences(layer: Block, forms: Tensor, graph: Graph, thorough: b
             moved = moved.expand_as(spread) if layer.weight is None else moved * layer.weight.abs()
             return Differences(centre, moved, centre, (0.0, 0.0))
         case Sum():
-            branches = []
-            for branch in get_branches(layer):
-                output: Tensor | Differences = forms
-                for inner in branch:
-                    output = propagate_differences(inner, settle_forms(output), graph, thorough)
-                branches.append(settle_forms(output))
+            outputs = [propagate_differences(branch, forms, graph, thorough) for branch in get_branches(layer)]
+            branches = [output.settle() if isinstance(output, Differences) else output for output in outputs]
             shared = forms.size(0)  # then come the unknowns of each branch
             total = torch.stack([branch[:shared] for branch in branches]).sum(0)
             return torch.cat([total, *(branch[shared:] for branch in branches)])

@@ -1,29 +1,36 @@
 """Read any supported model on a graph as layers, and check these against what the model computes."""
 
 import copy
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from graphact._checks import HALF_PRECISION
-from graphact.functional import graph_adaptive, graph_filter, localized
 from graphact.graph import Graph
-from graphact.guarantees.layers import (
-    Blocks,
-    Layers,
-    check_layers,
-    flatten,
-    get_branches,
-    read_layers,
-    resolve_graph,
-)
-from graphact.guarantees.rules import find_rule
-from graphact.guarantees.zonotope import Zonotope, with_errors
+from graphact.graph.eager import is_plain
+from graphact.graph.edges import check_finite
+from graphact.guarantees.layers import Blocks, FilterOn, HopMixtureOn, Layers, evaluate_with_error
+from graphact.guarantees.rules import OPERATIONS, PARAMETRIC, POINTWISE, TRAINED
+from graphact.nn import GraphModule
 from graphact.nn.description import call_on_graph, describe_on
+from graphact.nn.module import describe
 from graphact.nn.unchanged import check_untouched, original_class, replaced_globals
-from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
+from graphact.spec import (
+    Filter,
+    HopMixture,
+    Layer,
+    LayerNorm,
+    Linear,
+    OnGraph,
+    Pointwise,
+    Sum,
+    UnsupportedModelError,
+    map_arrays,
+)
 
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
 Computed = dict[tuple[str, str], Tensor]  # values of parametrizations, by part and name
@@ -40,21 +47,124 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
-    check_parts(module)
-    computed = computed_values(module)
-    described = tuple(flatten(describe_on(module, graph)))
-    layers, taken = check_layers(module, described, features, KINDS)
-    check_forward(module, computed, layers, graph, taken)
-    return layers, taken
+    return checked(module, graph, lambda: check_layers(module, flatten(describe_on(module, graph)), features, KINDS))
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
     """Read a module of graphact whose layers all guarantees know, on one graph."""
+    if not isinstance(module, GraphModule):
+        raise UnsupportedModelError(
+            "",
+            "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
+            f"itself, got {type(module).__name__}",
+        )
+    return checked(module, graph.to("cpu", torch.float64), lambda: read_layers(module, features))
+
+
+def read_layers(module: GraphModule, features: int | None = None) -> tuple[Layers, int]:
+    """Return the current layers of a module in float64 on the CPU, and the number of its input features.
+
+    Gradients flow back to the parameters. A module that takes any number of features treats all of them alike, so that
+    one stands for all where no number is given. Raise UnsupportedModelError if there is no rule for a part.
+    """
+    layers, taken = check_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
+    return cast("Layers", layers), taken
+
+
+def checked(module: nn.Module, graph: Graph, read: Callable[[], tuple[Any, int]]) -> tuple[Any, int]:
+    """Return what ``read`` gives; raise if the module was changed, or does not compute what these layers do."""
     check_parts(module)
     computed = computed_values(module)
-    layers, taken = read_layers(module, features)
-    check_forward(module, computed, layers, graph.to("cpu", torch.float64), taken)
-    return layers, taken
+    layers, features = read()
+    check_forward(module, computed, layers, graph, features)
+    return layers, features
+
+
+def check_layers(
+    module: nn.Module, described: Iterable[Layer], features: int | None, kinds: tuple[type[Layer], ...]
+) -> tuple[Blocks, int]:
+    """Return layers of the given kinds in float64, and the input features; raise if one is unknown or does not fit."""
+    described = tuple(described)
+    taken = next((layer.in_features for layer in described if layer.in_features is not None), features or 1)
+    if features not in (None, taken):
+        raise ValueError(f"x must have {taken} features, got {features}")
+    check_chain(part_names(module, described), described, taken, kinds)
+
+    def convert(array: Tensor) -> Tensor:
+        # a tensor that is not plain comes from a transform, as in a fleet, and has no values
+        return to_float64(check_finite("parameters of the model", array) if is_plain(array) else array)
+
+    return cast("Blocks", map_arrays(described, convert)), taken
+
+
+def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kinds: tuple[type[Layer], ...]) -> int:
+    """Return the output features of layers; raise if one is unknown or does not fit the one before it."""
+    for part, layer in zip(parts, layers, strict=True):
+        reason = explain_unknown(layer, kinds)
+        if not reason and layer.in_features not in (None, width):
+            reason = f"it takes {layer.in_features} features, and the layer in front of it gives {width}"
+        if reason:
+            raise UnsupportedModelError(part, reason)
+        if isinstance(layer, Sum):
+            ends = {check_chain([part] * len(branch), branch, width, kinds) for branch in layer.branches}
+            if len(ends) > 1:
+                raise UnsupportedModelError(part, f"it adds values of {' and '.join(map(str, sorted(ends)))} features")
+        width = layer.out_features or width
+    return width
+
+
+def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Layer]:
+    """Yield layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
+    for layer in layers:
+        match layer:
+            case OnGraph():
+                yield from flatten(layer.layers, layer.graph.to("cpu", torch.float64))
+            case Sum():
+                yield Sum(tuple(tuple(flatten(branch, graph)) for branch in layer.branches))
+            case Filter() | HopMixture() if graph is not None:
+                kind = FilterOn if isinstance(layer, Filter) else HopMixtureOn
+                yield kind(**{item.name: getattr(layer, item.name) for item in fields(layer)}, graph=graph)
+            case _:
+                yield layer
+
+
+def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:
+    """Return the reason why a layer has no rule; empty if it has one."""
+    if not isinstance(layer, kinds):
+        return f"nothing is known about layers of the kind {layer.kind!r} here"
+    if isinstance(layer, Pointwise):
+        name, known = layer.function, [*POINTWISE, *TRAINED]
+        is_known = name in known or name.partition("(")[0] in PARAMETRIC
+    elif isinstance(layer, HopMixture):  # by identity: another operation of the same name has no rule
+        name, known = layer.operation.name, [rule.name for rule in OPERATIONS]
+        is_known = layer.operation in OPERATIONS
+    else:
+        return ""
+    if is_known:
+        return ""
+    return f"there is no rule for {name!r} (a function of your own has none); there are rules for {', '.join(known)}"
+
+
+def part_names(module: nn.Module, layers: Sequence[Layer]) -> list[str]:
+    """Return the part of a module that each layer comes from, by the parameters it holds; otherwise its number."""
+    owners = {id(parameter): name.rpartition(".")[0] for name, parameter in module.named_parameters()}
+    return [
+        next((owners[id(array)] for array in layer.arrays().values() if id(array) in owners), f"layer {number}")
+        for number, layer in enumerate(layers)
+    ]
+
+
+def read_signals(x: Tensor) -> Tensor:
+    """Return signals as float64 ``(B, N, F)``; there must be at least one."""
+    if x.numel() == 0:
+        raise ValueError(f"x must hold at least one signal, got the shape {tuple(x.shape)}")
+    check_finite("x", x)
+    return to_float64(x.detach()).reshape(-1, *x.shape[-2:])
+
+
+def to_float64(tensor: Tensor) -> Tensor:
+    """Return a tensor in float64 on the CPU, still attached to its history."""
+    return tensor.to("cpu", torch.float64)
 
 
 def check_parts(module: nn.Module) -> None:
@@ -63,21 +173,16 @@ def check_parts(module: nn.Module) -> None:
     No comparison with the forward finds all of that: a hook may act on values that no random signal has.
     """
     checked: set[type] = set()
-    for name, part in module.named_modules() if isinstance(module, nn.Module) else ():
+    for name, part in module.named_modules():
         if "parametrizations" not in name.split("."):  # they count by the values that they give
             try:
                 check_untouched(part)
-                check_uncompiled(part)
+                if getattr(part, "_compiled_call_impl", None) is not None:  # copies of it do not have that code
+                    reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by "
+                    raise UnsupportedModelError("", f"{reason}copy.deepcopy, which is not compiled")
                 check_globals(original_class(part), checked)
             except UnsupportedModelError as error:
                 raise (error.inside(name) if name else error) from None
-
-
-def check_uncompiled(part: nn.Module) -> None:
-    """Raise if a module was compiled in place: its calls then run other code, which copies of it do not have."""
-    if getattr(part, "_compiled_call_impl", None) is not None:
-        reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by copy.deepcopy"
-        raise UnsupportedModelError("", f"{reason}, which is not compiled")
 
 
 def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
@@ -97,7 +202,7 @@ def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: 
     generator, same = torch.Generator().manual_seed(features), in_float64(module, computed)
     for scale in (1.0, 100.0, 1e-10):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
-        expected, lost = evaluate(layers, x, graph), with_errors(Zonotope.point(x[None]), layers, graph)[1][0]
+        expected, lost = evaluate_with_error(layers, x, graph)
         try:
             actual = call_on_graph(same, x, graph)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -127,8 +232,7 @@ def computed_values(module: nn.Module) -> Computed:
 
 def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return the places and parts of a model that have parametrized tensors."""
-    parts = module.named_modules() if isinstance(module, nn.Module) else ()
-    return [(place, part) for place, part in parts if parametrize.is_parametrized(part)]
+    return [(place, part) for place, part in module.named_modules() if parametrize.is_parametrized(part)]
 
 
 def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
@@ -161,16 +265,16 @@ def read_parametrized(part: nn.Module, place: str, name: str) -> Tensor:
     for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
         with mode():
             values.append(getattr(part, name).detach().clone())
+    remedy = "; make it an ordinary parameter with remove_parametrizations"
     if not is_same(values[0], values[-1]):
-        reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
-        raise UnsupportedModelError(place, reason)
-    if not all(is_same(values[0], value) for value in values):
-        reason = f"its parametrization gives another {name} without gradients than with them"
-        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
-    if not same_state(before, snapshot(part, name)):
-        reason = f"its parametrization changes when {name} is read, and may give another one later"
-        raise UnsupportedModelError(place, f"{reason}; make it an ordinary parameter with remove_parametrizations")
-    return values[0]
+        reason = f"gives another {name} in every call: call eval() of the model first"
+    elif not all(is_same(values[0], value) for value in values):
+        reason = f"gives another {name} without gradients than with them{remedy}"
+    elif not same_state(before, snapshot(part, name)):
+        reason = f"changes when {name} is read, and may give another one later{remedy}"
+    else:
+        return values[0]
+    raise UnsupportedModelError(place, f"its parametrization {reason}")
 
 
 def is_same(first: Tensor, second: Tensor) -> bool:
@@ -197,27 +301,3 @@ def same_state(before: dict[str, Any], after: dict[str, Any]) -> bool:
         torch.equal(value, after[key]) if isinstance(value, Tensor) else value == after[key]
         for key, value in before.items()
     )
-
-
-def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
-    """Evaluate layers on signals ``(..., N, F)`` in float64; gradients flow through."""
-    for layer in layers:
-        own = resolve_graph(layer, graph)
-        match layer:
-            case Filter():
-                x = graph_filter(x, own, layer.taps)
-            case Linear():
-                x = x @ layer.weight.T
-            case Pointwise():
-                x = find_rule(layer).apply(x)
-            case LayerNorm():
-                x = torch.nn.functional.layer_norm(x, (layer.features,), layer.weight, layer.bias, layer.epsilon)
-            case Sum():
-                x = torch.stack([evaluate(branch, x, graph) for branch in get_branches(layer)]).sum(0)
-            case HopMixture():
-                function = graph_adaptive if layer.reads == "shifted" else localized
-                options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
-                x = function(x, own, layer.beta, layer.weights, layer.operation, **options)
-        if isinstance(layer, Filter | Linear) and layer.bias is not None:
-            x = x + layer.bias
-    return x

@@ -6,7 +6,7 @@ the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes 
 - ``constants``: the Lipschitz constants that a hop adds, ``(n, F)``; ``rows`` are those of S^k.
 - ``differences``: forms ``(M, n, F)`` of differences of f, and the largest deviation from them, ``(n, F)``.
 - ``enclose``: centre, generators and slack of f of forms without slack.
-- ``move``: the largest change of f when values change by at most ``(..., N, F)``.
+- ``move``: the largest change of f when values change by at most ``(..., N, F)``; never above ``max_change``.
 - ``loss``: the largest change of f when up to ``lost`` neighbours vanish and values stay.
 
 The proofs are in docs/guarantees.md.
@@ -26,7 +26,7 @@ from graphact.spec import HopMixture, LayerNorm, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
-    from graphact.guarantees.norms import PowerRows
+    from graphact.guarantees.lipschitz import PowerRows
 
 MAX_ENTRIES = 20_000_000  # of a table of values in memory at once, 160 MB
 MAX_GRAM_COLUMNS = 512
@@ -45,11 +45,11 @@ def safe_sqrt(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class OrderStatistic:
-    """Max, min, lower median: the value at a place in ascending order that depends on the number of values."""
+class MonotoneMean:
+    """A function that is monotone in every value and commutes with adding a constant to all: an affine combination."""
 
     operation: Operation
-    place: Callable[[int], int]
+    max_change = math.inf
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
         """Return the largest row norm among the neighbours; in the first hop together with the pointwise term."""
@@ -73,17 +73,10 @@ class OrderStatistic:
         middle = near.mean(2)
         return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
 
-    def move_unsaturated(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """Bound the change of f without its saturation."""
-        return self.move(layer, errors, nodes, table)
-
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Use f(y) = m + f(y - m) with the mean m of all forms that can be selected; f is monotone.
-
-        So it lies between f of the lower and f of the upper ends of y - m.
-        """
+        """Use f(y) = m + f(y - m) with a mean m of the forms, and that f lies between f of the ends of y - m."""
         centre, generators = gather(centre, table), gather(generators, table)
         if table.size(-1) == 0:
             empty = centre.sum(-2)
@@ -95,11 +88,9 @@ class OrderStatistic:
         lower, upper = self.select(layer, offset - apart), self.select(layer, offset + apart)
         return middle + (lower + upper) / 2, shared, (upper - lower) / 2
 
-    def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
-        """Return equal weights for the values that can be selected."""
-        least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
-        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
-        return possible / possible.sum(-2, keepdim=True)
+    def shares(self, _layer: HopMixture, centre: Tensor, _radius: Tensor) -> Tensor:
+        """Return the weights of the mean; any weights give a valid bound."""
+        return torch.full_like(centre, 1 / centre.size(-2))
 
     def select(self, layer: HopMixture, values: Tensor) -> Tensor:
         """Apply the operation over the second last dimension, which is not empty."""
@@ -113,55 +104,15 @@ class OrderStatistic:
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
     ) -> Tensor:
-        """Compare values at nearby places; a closed neighbourhood keeps at least the node itself."""
-        low, high = gather(centre - radius, table), gather(centre + radius, table)
-        return self.largest_change(low, high, lost, may_be_empty=not layer.closed)
+        """Compare with f of what remains: at worst the lowest or the highest values are lost.
 
-    def largest_change(self, low: Tensor, high: Tensor, lost: int, *, may_be_empty: bool) -> Tensor:
-        """Bound the change when up to ``lost`` of d values between low and high ``(..., d, F)`` are lost.
-
-        The value of the neighbourhood without members, where it may be empty, is 0.
+        A closed neighbourhood keeps at least the node itself; the value of one without members is 0.
         """
-        if lost == 0:
-            return torch.zeros_like(low.sum(-2))
-        low, high = low.sort(-2).values, high.sort(-2).values
-        count = low.size(-2)
-        place = self.place(count)
-        before_low, before_high = low[..., place, :], high[..., place, :]
-        change = torch.zeros_like(before_low)
-        for fewer in range(1, min(lost, count - 1) + 1):
-            # what stands at a place of the members left stood there before, or up to `fewer` places above
-            left = self.place(count - fewer)
-            after_low, after_high = low[..., left, :], high[..., left + fewer, :]
-            change = torch.maximum(change, torch.maximum(after_high - before_low, before_high - after_low))
-        if lost == count and may_be_empty:
-            change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
-        return change
-
-
-class MonotoneMean(OrderStatistic):
-    """A function that is monotone in every value and equivariant to adding a constant to all of them.
-
-    All that is known about order statistics holds for it, but for what lost neighbours change.
-    """
-
-    def __init__(self, operation: Operation) -> None:
-        super().__init__(operation, lambda _: 0)
-
-    def shares(self, _layer: HopMixture, centre: Tensor, _radius: Tensor) -> Tensor:
-        """Return equal weights for all values; any weights give a valid bound."""
-        return torch.full_like(centre, 1 / centre.size(-2))
-
-    def loss(
-        self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
-    ) -> Tensor:
-        """Compare with the function of the remaining values; the worst loss is that of the lowest or highest ones."""
         low, high = (gather(values, table).sort(-2).values for values in (centre - radius, centre + radius))
-        change = torch.zeros_like(low.sum(-2))
+        change, count = torch.zeros_like(low.sum(-2)), low.size(-2)
         if lost == 0:
             return change
         before_low, before_high = self.select(layer, low), self.select(layer, high)
-        count = low.size(-2)
         for fewer in range(1, min(lost, count - 1) + 1):
             after_low = self.select(layer, low[..., : count - fewer, :])
             after_high = self.select(layer, high[..., fewer:, :])
@@ -169,6 +120,19 @@ class MonotoneMean(OrderStatistic):
         if lost == count and not layer.closed:
             change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
         return change
+
+
+@dataclass(frozen=True)
+class OrderStatistic(MonotoneMean):
+    """Max, min, lower median: the value at a place in ascending order that depends on the number of values."""
+
+    place: Callable[[int], int]
+
+    def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
+        """Return equal weights for the values that can be selected."""
+        least, most = self.select(layer, centre - radius), self.select(layer, centre + radius)
+        possible = (centre + radius >= least.unsqueeze(-2)) & (centre - radius <= most.unsqueeze(-2))
+        return possible / possible.sum(-2, keepdim=True)
 
 
 class LinearMean(MonotoneMean):
@@ -192,6 +156,8 @@ class LinearMean(MonotoneMean):
 
 class GaussianKernel:
     """The Gaussian of the distances between a node and its neighbours, of width ``gamma``."""
+
+    max_change = 1.0
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
         """Return the slope of the Gaussian times the largest differences of rows."""
@@ -232,11 +198,7 @@ class GaussianKernel:
         )
 
     def move(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """Return the slope times the change of the offsets, at most 1."""
-        return self.move_unsaturated(layer, errors, nodes, table).clamp_max(1.0)
-
-    def move_unsaturated(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
-        """Bound the change of f without its saturation."""
+        """Return the slope times the change of the offsets."""
         apart = gather(errors, table) + gather(errors, nodes).unsqueeze(-2)
         return MAX_GAUSSIAN_SLOPE / get_gamma(layer) * safe_sqrt(apart.square().sum(-2))
 
@@ -273,7 +235,7 @@ def longest(differences: Tensor, thorough: bool = True) -> Tensor:
     return safe_sqrt(torch.cat(norms)).view(nodes, features)
 
 
-OPERATIONS: dict[Operation, OrderStatistic | GaussianKernel] = {
+OPERATIONS: dict[Operation, MonotoneMean | GaussianKernel] = {
     MAX: OrderStatistic(MAX, lambda count: count - 1),
     MIN: OrderStatistic(MIN, lambda _: 0),
     MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
@@ -386,17 +348,6 @@ def elu(alpha: float) -> PointwiseRule:
     return smooth(function, slopes, 1.0 if alpha == 1 else math.inf)
 
 
-class PointwiseRules(dict[str, PointwiseRule]):
-    """Rules by name; a name may end with a parameter, as ``"leaky_relu(0.01)"``."""
-
-    def __missing__(self, name: str) -> PointwiseRule:
-        kind, _, value = name.removesuffix(")").partition("(")
-        return PARAMETRIC[kind](float(value))
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or str(name).partition("(")[0] in PARAMETRIC
-
-
 def layer_norm_slope(features: int, epsilon: float, least: Tensor | float | None = None) -> Tensor:
     r"""Bound the change of an output of a LayerNorm without weights when its inputs change by at most 1.
 
@@ -425,31 +376,32 @@ def layer_norm_box(layer: LayerNorm, centre: Tensor, radius: Tensor) -> tuple[Te
     return (value if layer.bias is None else value + layer.bias), slack
 
 
-def find_rule(layer: Pointwise) -> PointwiseRule:
-    """Return the rule of a layer's function, with its trained arrays."""
-    if layer.function == "prelu":
-        return leaky_relu(layer.slope)
-    if layer.function == "maxout":
-        return maxout(layer.slope, layer.offset)
-    return POINTWISE[layer.function]
-
-
 # The slope of GELU, Phi(x) + x phi(x), is extreme where its derivative phi(x) (2 - x^2) vanishes: at the square roots
 # of 2, with the values s and 1 - s. That of SiLU is extreme where x tanh(x / 2) = 2, with s = 1.09983932... and 1 - s.
 GELU_SLOPE = (1 + math.erf(1)) / 2 + math.exp(-1) / math.sqrt(math.pi) + 1e-12
 SILU_SLOPE = 1.0998394
 PARAMETRIC: dict[str, Callable[[float], PointwiseRule]] = {"leaky_relu": leaky_relu, "elu": elu}
-POINTWISE = PointwiseRules(
-    {
-        "relu": PointwiseRule((0.0, 1.0), relu_band),
-        "leaky-relu": leaky_relu(LEAK),
-        "abs": leaky_relu(-1.0),
-        "elu": elu(1.0),
-        "tanh": smooth(torch.tanh, (0.0, 1.0), 4 / math.sqrt(27)),
-        "sigmoid": smooth(torch.sigmoid, (0.0, 0.25), 1 / math.sqrt(108)),
-        "silu": smooth(torch.nn.functional.silu, (1 - SILU_SLOPE, SILU_SLOPE), 0.5),
-        "gelu": smooth(torch.nn.functional.gelu, (1 - GELU_SLOPE, GELU_SLOPE), 2 / math.sqrt(2 * math.pi)),
-    }
-)
-TRAINED = ("prelu", "maxout")
-"""Pointwise functions whose rules depend on the arrays of their layers."""
+POINTWISE: dict[str, PointwiseRule] = {
+    "relu": PointwiseRule((0.0, 1.0), relu_band),
+    "leaky-relu": leaky_relu(LEAK),
+    "abs": leaky_relu(-1.0),
+    "elu": elu(1.0),
+    "tanh": smooth(torch.tanh, (0.0, 1.0), 4 / math.sqrt(27)),
+    "sigmoid": smooth(torch.sigmoid, (0.0, 0.25), 1 / math.sqrt(108)),
+    "silu": smooth(torch.nn.functional.silu, (1 - SILU_SLOPE, SILU_SLOPE), 0.5),
+    "gelu": smooth(torch.nn.functional.gelu, (1 - GELU_SLOPE, GELU_SLOPE), 2 / math.sqrt(2 * math.pi)),
+}
+TRAINED: dict[str, Callable[[Pointwise], PointwiseRule]] = {  # rules that depend on the arrays of their layers
+    "prelu": lambda layer: leaky_relu(layer.slope),
+    "maxout": lambda layer: maxout(layer.slope, layer.offset),
+}
+
+
+def find_rule(layer: Pointwise) -> PointwiseRule:
+    """Return the rule of a layer's function, which may end with a number, as ``"leaky_relu(0.01)"``."""
+    if layer.function in POINTWISE:
+        return POINTWISE[layer.function]
+    if layer.function in TRAINED:
+        return TRAINED[layer.function](layer)
+    kind, _, value = layer.function.removesuffix(")").partition("(")
+    return PARAMETRIC[kind](float(value))

@@ -12,13 +12,28 @@ from graphact._checks import check_integer, check_positive
 from graphact.functional import shift
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
-from graphact.guarantees.layers import KnownLayer, Layers, iterate_hops, read_signals, split_readout, widths
-from graphact.guarantees.link_loss import EffectPropagation, Enumeration, enumerate_losses, has_known_layers, is_linear
+from graphact.guarantees.certificate import Zonotope, propagate_forms
+from graphact.guarantees.layers import (
+    EPSILON,
+    KnownLayer,
+    Layers,
+    iterate_hops,
+    propagate_error,
+    propagate_through_rows,
+    split_readout,
+    widths,
+)
+from graphact.guarantees.link_loss import (
+    EffectPropagation,
+    Enumeration,
+    LinkList,
+    enumerate_losses,
+    has_known_layers,
+    is_linear,
+)
 from graphact.guarantees.lipschitz import form_sizes
-from graphact.guarantees.norms import EPSILON, bank_rows, propagate_error
-from graphact.guarantees.reading import read_own
+from graphact.guarantees.reading import read_own, read_signals
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
-from graphact.guarantees.zonotope import Zonotope, propagate_forms
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
 
@@ -114,7 +129,7 @@ class LostLinks:
     def error_sources(self, graph: Graph) -> ErrorSources:
         """Treat every link as a source: a pair of nodes of which at least one reads the other."""
         entries = adjacency_mask(graph)
-        links = (entries | entries.T).triu(1).nonzero().T
+        links = LinkList(graph).ends.T
         magnitudes, count = graph.to_dense().abs(), links.size(1)
         ends = torch.zeros(count, graph.num_nodes, dtype=torch.bool).scatter(1, links.T, True)
 
@@ -131,22 +146,20 @@ class LostLinks:
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """Draw a random graph."""
-        return self._without(graph, torch.rand(graph.num_edges, generator=generator, dtype=torch.float64))
+        source, target = graph.to_edge_index()[0]
+        scores = torch.zeros(len(source), dtype=torch.float64)
+        scores[source != target] = torch.rand(graph.num_edges, generator=generator, dtype=torch.float64)
+        return self._without(graph, scores)
 
     def attack(self, graph: Graph, gradient: Tensor) -> Graph:
         """Lose the links whose loss a linear function of the weights rises most with; gradient as in to_edge_index."""
-        edge_index, weight = graph.to_edge_index()
-        return self._without(graph, -(gradient * weight)[edge_index[0] != edge_index[1]])
+        return self._without(graph, -(gradient * graph.to_edge_index()[1]))
 
     def _without(self, graph: Graph, scores: Tensor) -> Graph:
-        """Return the graph without the links that score highest; an edge in both directions is one link."""
-        edge_index, weight = graph.to_edge_index()
-        loops = edge_index[0] == edge_index[1]
-        names = edge_index.amin(0) * graph.num_nodes + edge_index.amax(0)
-        links, link = torch.unique(names[~loops], return_inverse=True)
-        totals = torch.zeros(len(links), dtype=scores.dtype).index_add(0, link, scores)
-        lost = totals.topk(min(self.count, len(links))).indices
-        keep = loops | ~torch.isin(names, links[lost])
+        """Return the graph without the links whose edges score highest; an edge in both directions is one link."""
+        (edge_index, weight), links = graph.to_edge_index(), LinkList(graph)
+        totals = scores.new_zeros(len(links) + 1).index_add(0, links.link_per_edge, scores)[:-1]  # but self-loops
+        keep = ~torch.isin(links.link_per_edge, totals.topk(min(self.count, len(links))).indices)
         return Graph.from_edge_index(edge_index[:, keep], weight[keep], graph.num_nodes)
 
 
@@ -265,9 +278,7 @@ def topology_bound(
 
 def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Perturbation, is_box: bool) -> None:
     """Raise before memory ends: errors are held for every link and node, forms of a box for every input."""
-    (source, target), _ = graph.to_edge_index()
-    pairs = torch.stack([torch.minimum(source, target), torch.maximum(source, target)])[:, source != target]
-    kept = pairs.unique(dim=1).size(1) if isinstance(perturbation, LostLinks) else graph.num_nodes
+    kept = len(LinkList(graph)) if isinstance(perturbation, LostLinks) else 1
     errors = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
     forms = max((size for _, size in form_sizes(layers, features, graph)), default=1) if is_box else 0
     if max(errors, forms) > MAX_NUMBERS:
@@ -305,15 +316,12 @@ def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: 
     changes are bounded. Its outputs differ from the true ones by what propagate_error says, on S and on S'.
     """
     lost, errors = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
-    body, readout = split_readout(layers)
-    for layer in body:
-        forms = forms.settle()
+    _, readout = split_readout(layers)
+    for layer in layers:
+        forms = forms if layer is readout else forms.settle()
         errors = propagate_change(layer, errors, forms, graph, sources)
         lost = propagate_error(layer, forms.size, lost, sources.widest, forms.generators.size(1))
         forms = propagate_forms(layer, forms, graph)
-    if readout is not None:
-        errors = propagate_change(readout, errors, forms, graph, sources)
-        lost = propagate_error(readout, forms.size, lost, sources.widest, forms.generators.size(1))
     changing = sources.changing & any(layer.exchanges for layer in layers)
     return (sources.total(errors) + torch.where(changing.unsqueeze(-1), 2 * lost, 0.0)).amax((0, -1))
 
@@ -334,11 +342,7 @@ def _propagate_change(
     """Return the errors after a layer without the rounding of sums."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
-            total = propagate_error(layer, errors, torch.zeros_like(errors), graph, is_difference=True)  # of the rows
-            first, sizes = 0, errors.flatten(2)
-            for rows in bank_rows(layer.taps, graph):
-                total = total + torch.einsum("cbm,mnf->cbnf", sizes[..., first : first + len(rows)], rows.abs())
-                first += len(rows)
+            total = propagate_through_rows(layer, errors, graph)
             rests = (rest for _, rest in shifted(errors, forms, layer.exchanges, graph, sources))
             for tap, rest in zip(layer.taps[1:], rests, strict=True):
                 total = total + rest @ tap.abs()
@@ -363,7 +367,7 @@ def propagate_change_hops(
     for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
         centre, generators = hop.signals
         entries = errors.size(0) * centre.size(0) * centre.size(-1)
-        change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries)
+        change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries).clamp_max(rule.max_change)
         if losing is not None:
             several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
             most = None if several else sources.most
