@@ -170,6 +170,10 @@ class HopMixture(Layer):
         first = 1 if self.reads == "shifted" else 0
         return tuple(range(first, first + self.hops))
 
+    def is_shifted(self, term: int) -> bool:
+        """Return whether the signal of a term is the shift of that of the term before it, or of the input."""
+        return self.shifts[term] > (self.shifts[term - 1] if term else 0)
+
     @property
     def exchanges(self) -> int:
         """K + 1 for shifts up to K; one for each of K hops that are read by relaying."""
