@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphact.guarantees import attack, certify
-from graphact.nn import FIR, GCNN, GraphFilter, ReLU
+from graphact.nn import FIR, GCNN, GraphFilter, ReLU, make_activation
 from guarantees.draws import check_certificate, draw, uniform
 from support.graphs import random_graph
 
@@ -92,6 +92,15 @@ def test_linear_intervals_are_exact_and_the_check_can_fail():
     assert broken(bank, graph, certificate, worst) == 0
     narrower = certify(bank, graph, x, 0.3 * 0.99, kind="regressor")
     assert broken(bank, graph, narrower, worst) > 0
+
+
+def test_margins_without_a_readout_count_the_slack_of_both_classes():
+    """|x_1| - |x_2| is at least -0.1, where the first is 0 and the second at an end; forms say -0.116."""
+    x = torch.tensor([[0.08, 0.0]] * 3, dtype=torch.float64)
+    certificate = certify(make_activation("abs"), random_graph(3, 1.0), x, 0.1)
+    assert (certificate.decisions == 0).all()
+    assert (certificate.margins <= -0.1).all()
+    assert (certificate.margins > -0.119).all()
 
 
 def test_known_signs_cost_nothing():

@@ -148,6 +148,9 @@ def test_draws_and_attacks_are_what_they_say(loops):
             assert not thinned.is_directed
     change = graph.to_dense() - LostLinks(1).attack(graph, gradient).to_dense()
     assert {*map(tuple, change.nonzero().tolist())} <= {*zip(target[last].tolist(), source[last].tolist(), strict=True)}
+    for perturbation in (LostLinks(2), EdgeNoise(0.3)):
+        same = [perturbation.draw(graph, torch.Generator().manual_seed(0)).to_dense() for _ in range(2)]
+        assert torch.equal(*same)
     noisy = EdgeNoise(0.3).draw(graph)
     change = (noisy.to_dense() - graph.to_dense()).abs().sum(1)
     torch.testing.assert_close(change, torch.where(graph.degree > 0, 0.3, 0.0).double())
