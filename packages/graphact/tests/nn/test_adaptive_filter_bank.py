@@ -93,15 +93,16 @@ def test_the_standard_deviation_of_equal_values_is_exactly_0_and_so_is_its_gradi
     assert (own == 0).all()
 
 
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["one signal", "two"])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("hops", [0, 1, 3])
 @pytest.mark.parametrize("op", ["max", "min", "median", "kernel", "mean", "std"])
-def test_the_unshifted_term_is_one_more_of_the_sum(op, hops, shared):
-    x, weights = signal(2, 12, 2), signal(hops + 1, seed=2) if shared else signal(hops + 1, 2, seed=2)
+def test_the_unshifted_term_is_one_more_of_the_sum(op, hops, shared, batch):
+    x, weights = signal(*batch, 12, 2), signal(hops + 1, seed=2) if shared else signal(hops + 1, 2, seed=2)
     out = graph_adaptive(x, GRAPH, 0.7, weights, op, gamma=0.7, unshifted=True)
     expected, y = 0.7 * np.maximum(x.numpy(), 0), x.numpy()
     for weight in weights.numpy():
-        expected = expected + weight * np.stack([reduced(sample, op, False) for sample in y])
+        expected = expected + weight * reduced(y, op, False)
         y = MATRIX @ y
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-12, atol=1e-12)
 
