@@ -13,12 +13,21 @@ from support.activations import ON_AGENTS
 from support.on_agents import deploy, to_model
 
 TOLERANCE = 1e-12
+OPS = ["max", "min", "median", "std", "mean", ("kernel", {"gamma": 0.9}), "trimmed-mean"]
 BARE = {
     "filter": lambda: nn.GraphFilter(2, 3, order=2, bias=True),
     "min": lambda: nn.GraphAdaptive("min", hops=2, features=2),
     "kernel": lambda: nn.GraphAdaptiveKernel(hops=3, gamma=0.7, learn_gamma=True),
     "max-l": lambda: nn.LocalizedMax(closed=True),
     "relu": lambda: nn.ReLU(),
+    "unshifted kernel": lambda: nn.GraphAdaptiveKernel(2, hops=2, unshifted=True, gamma=0.7, start="uniform"),
+    "unshifted median alone": lambda: nn.GraphAdaptiveMedian(2, hops=0, unshifted=True, start="uniform"),
+    "unshifted mixture": lambda: nn.GraphAdaptiveMixture(2, hops=1, unshifted=True, start="uniform"),
+    "adaptive bank": lambda: nn.AdaptiveFilterBank(2, 3, order=2, ops=OPS),
+    "closed adaptive bank": lambda: nn.AdaptiveFilterBank(2, 3, ops=OPS, closed=True, bias=False),
+    "residual adaptive banks": lambda: nn.GCNN(
+        [2, 3, 3, 3], order=1, bank="adaptive", ops=OPS, bias=True, residual=True, out_features=2
+    ),
     "fir": lambda: nn.FIR([2, 3, 2], order=[3, 0], out_features=None, bias=True),
 }
 
@@ -104,6 +113,18 @@ def test_the_cost_by_hand():
     assert cost.bytes == 10 * sum(52 + 4 * 2 + 8 * 5 * width for width in widths)
     assert cost.longest == pytest.approx(0.9)
     assert datagram_bytes((5, 2), float) == 52 + 8 + 80
+
+
+def test_all_functions_of_a_bank_share_the_messages_of_the_shift():
+    """Line of 6: 10 directed edges; three layers of one round each, whatever functions they form of it."""
+    one, several = (
+        nn.GCNN([2, 3, 3, 3], order=1, bank="adaptive", ops=ops, residual=True).double() for ops in (["max"], OPS)
+    )
+    linear = nn.GCNN([2, 3, 3, 3], order=1, activation="relu").double()
+    costs = [cost_of_inference(to_model(model), 10, slot=0.1) for model in (linear, one, several)]
+    assert [cost.rounds for cost in costs] == [3, 3, 3]
+    assert [cost.messages for cost in costs] == [30, 30, 30]
+    assert len({cost.bytes for cost in costs}) == 1
 
 
 def test_a_node_hears_its_neighbors_alone_and_holds_its_row_alone(tmp_path):

@@ -45,6 +45,11 @@ MODELS = {
     "FIR": lambda: nn.FIR([2, 3], order=[2], bias=True),
     "bare filter": lambda: nn.GraphFilter(2, 3, order=2),
     "shared weights": lambda: nn.GraphAdaptive("min", hops=2, closed=True),
+    "unshifted": lambda: nn.GraphAdaptiveKernel(3, hops=0, unshifted=True, learn_gamma=True),
+    "unshifted mixture": lambda: nn.GraphAdaptiveMixture(3, hops=1, unshifted=True),
+    "adaptive banks and residuals": lambda: nn.GCNN(
+        [2, 3, 3], order=2, bank="adaptive", ops=["std", ("kernel", {"gamma": 2.0})], residual=True, bias=True
+    ),
     "max-k of two": lambda: nn.make_activation("max-k", k=2),
 }
 
@@ -103,7 +108,7 @@ def change(path, value):
     return apply
 
 
-FILTER, MIX, LINEAR, KERNEL, MAXK, TWO = (("layers", number) for number in range(6))
+FILTER, MIX, LINEAR, KERNEL, MAXK, TWO, BANK, SUM = (("layers", number) for number in range(8))
 CHANGES = {  # of the header of the model below, and whether it is still one
     "none": (lambda header: None, True),
     "an unknown key beside": (change(("made_by",), "another tool"), True),
@@ -150,6 +155,22 @@ CHANGES = {  # of the header of the model below, and whether it is still one
     "another mixture": (change((*TWO, "options", "ops"), ["min", "median"]), True),
     "a mixture of no hops": (change((*TWO, "options", "hops"), 0), False),
     "a mixture that does not say closed": (change((*TWO, "options", "closed"), ...), False),
+    "a mixture with the unshifted term": (change((*TWO, "options", "unshifted"), False), True),
+    "a mixture with a number for it": (change((*TWO, "options", "unshifted"), 1), False),
+    "an unshifted activation": (change((*MIX, "reads"), "unshifted"), True),
+    "another function of a bank": (change((*BANK, "functions", 0, "operation"), "std"), True),
+    "a function of a bank that is a word": (change((*BANK, "functions", 0), "max"), False),
+    "a function of a bank without a name": (change((*BANK, "functions", 0, "operation"), None), False),
+    "a function of a bank with a constant": (change((*BANK, "functions", 0, "constants"), {"gamma": 1.0}), False),
+    "a kernel of a bank without its width": (change((*BANK, "functions", 1, "constants"), {}), False),
+    "no functions of a bank": (change((*BANK, "functions"), ...), False),
+    "a bank that does not say closed": (change((*BANK, "closed"), ...), False),
+    "a sum without branches": (change((*SUM, "branches"), []), False),
+    "a sum of a word": (change((*SUM, "branches"), ["filter"]), False),
+    "a sum of numbers": (change((*SUM, "branches"), [[1]]), False),
+    "a sum in a sum": (change((*SUM, "branches"), [[{"kind": "sum", "branches": [[]]}], []]), False),
+    "a sum with arrays": (change((*SUM, "arrays"), {}), False),
+    "an unknown kind in a sum": (change((*SUM, "branches", 1, 0, "kind"), "attention"), False),
     "hashes that are a list": (change(("sha256",), []), False),
 }
 
@@ -164,6 +185,7 @@ def plain(tmp_path_factory):
     ]
     parts += [nn.GraphAdaptiveKernel(gamma=0.5), nn.make_activation("max-k")]
     parts += [nn.make_activation("mixture-ga", ops=["max", "min"], features=3)]
+    parts += [nn.AdaptiveFilterBank(3, 3, ops=["max", ("kernel", {"gamma": 0.5})])]
     models = [to_model(part) for part in parts]
     described, arrays = [], {}
     for number, model in enumerate(models):
@@ -171,6 +193,9 @@ def plain(tmp_path_factory):
             names = {role: f"{number}.{name}" for role, name in entry["arrays"].items()}
             described.append({**entry, "arrays": names})
             arrays |= {f"{number}.{name}": model.parameters[name] for name in entry["arrays"].values()}
+    inner = {"kind": "filter", "arrays": {"taps": "last.taps"}}
+    described.append({"kind": "sum", "branches": [[], [inner]]})
+    arrays["last.taps"] = np.ones((2, 3, 3), np.float32)
     whole = graphact_agents.Model("Chain", {}, arrays, described)
     save_model(whole, tmp_path_factory.mktemp("plain") / "model.safetensors")
     return next(tmp_path_factory.getbasetemp().rglob("plain*/model.safetensors"))

@@ -19,7 +19,7 @@ from support.places import ROOT
 
 DOCUMENTATION = ROOT / "docs" / "conventions.md"
 NAMES = [name for name in PAPER if name != "relu"]
-MEANS = ("mean-ga", "soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga", "mixture-ga")  # of lists of neighbours
+MEANS = ("soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga")  # of lists of neighbours
 CLOSED_OR_NOT = [(name, closed) for name in NAMES for closed in (False, True)]
 
 
@@ -159,6 +159,20 @@ def test_every_activation_with_edges_as_inputs(name, tmp_path):
         x[1, 1] = torch.nan
         with torch.no_grad():
             torch.testing.assert_close(session(x, graph), module(x, graph), equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("edges", ["constant", "input"])
+def test_adaptive_banks_and_unshifted_terms(edges, tmp_path):
+    torch.manual_seed(0)
+    ops = ["max", "std", "mean", ("kernel", {"gamma": 2.0})]
+    bank = nn.GCNN([2, 4, 4], order=1, bank="adaptive", ops=ops, residual=True, bias=True, out_features=3)
+    for number, module in enumerate((bank, nn.GraphAdaptiveMedian(2, hops=0, unshifted=True, start="uniform"))):
+        session = Session(module, torch.randn(9, 2), directed(), tmp_path / f"{number}.onnx", edges=edges)
+        for graph in (directed(), *([directed(14, seed=3)] if edges == "input" else [])):
+            x = torch.randn(graph.num_nodes, 2)
+            x[:5] = 0.1  # equal values, of which the standard deviation is exactly 0
+            torch.testing.assert_close(session(x, graph), module(x, graph).detach())
 
 
 @pytest.mark.slow

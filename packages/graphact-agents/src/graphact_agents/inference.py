@@ -46,6 +46,31 @@ def run_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     return out + layer.arrays["bias"] if "bias" in layer.arrays else out
 
 
+def run_adaptive_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
+    """Form the shift and all functions of the neighbourhood from each exchange; mix."""
+    taps, function_taps, functions = layer.arrays["taps"], layer.arrays["function_taps"], layer.functions
+    out: Array = x @ taps[0]
+    for k, tap in enumerate(taps[1:]):
+        heard, weights = row.gather((yield Exchange(x)), x)
+        for number, (operation, parameters) in enumerate(functions):
+            value = evaluate(operation, parameters, layer.settings["closed"], x, heard)
+            out = out + value @ function_taps[number, k]
+        x = row.shift(x, heard, weights)
+        out = out + x @ tap
+    return out + layer.arrays["bias"] if "bias" in layer.arrays else out
+
+
+def run_sum(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
+    """Run each chain on the same value, one after the other, and add the outputs."""
+    total: Array | None = None
+    for chain in layer.branches:
+        out = x
+        for inner in chain:
+            out = yield from PROGRAMS[inner.kind](inner, out, row)
+        total = out if total is None else total + out
+    return x if total is None else total
+
+
 def run_linear(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     """Map the node's own value, without an exchange."""
     yield from ()
@@ -63,8 +88,8 @@ def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array
     r"""Exchange, take the function of the neighbourhood, shift.
 
     A graph-adaptive activation exchanges :math:`y_0 = x, y_1 = Sx, \ldots, y_K`: the neighbours' values of :math:`y_k`
-    give both the function of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges. A localized one of
-    one hop exchanges x.
+    give both the function of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges, with the function
+    of :math:`y_0` or without. A localized one of one hop exchanges x.
     """
     out: Array = layer.arrays["beta"] * np.maximum(x, 0)
     if layer.settings["reads"] == "shifted":
@@ -97,17 +122,20 @@ def run_max_k(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
 def run_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Take several functions of the values that each exchange brings."""
     mixing, closed = layer.arrays["weights"], layer.settings["options"]["closed"]
+    first = layer.exchanges - mixing.shape[1]  # 1 without the unshifted term: the first exchange is for the shift alone
     out: Array = layer.arrays["beta"] * np.maximum(x, 0)
     for hop in range(layer.exchanges):
         heard, weights = row.gather((yield Exchange(x)), x)
-        for number, operation in enumerate(layer.operations if hop else ()):
-            out = out + mixing[number, hop - 1] * evaluate(operation, {}, closed, x, heard)
+        for number, operation in enumerate(layer.operations if hop >= first else ()):
+            out = out + mixing[number, hop - first] * evaluate(operation, {}, closed, x, heard)
         x = row.shift(x, heard, weights)
     return out
 
 
 PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
     "filter": run_filter,
+    "adaptive-filter": run_adaptive_filter,
+    "sum": run_sum,
     "linear": run_linear,
     "pointwise": run_pointwise,
     "hop-mixture": run_hop_mixture,

@@ -41,6 +41,7 @@ class ModelLayer:
         in_features: features of the input; None where any number will do.
         out_features: features of the output; None where it has those of the input.
         operations: the functions of a neighbourhood that it evaluates.
+        branches: of a sum, the chains whose outputs it adds; the empty one is the identity.
     """
 
     kind: str
@@ -50,6 +51,15 @@ class ModelLayer:
     in_features: int | None = None
     out_features: int | None = None
     operations: tuple[NeighborhoodFunction, ...] = ()
+    branches: tuple[tuple["ModelLayer", ...], ...] = ()
+
+    @property
+    def functions(self) -> list[tuple[NeighborhoodFunction, dict[str, Any]]]:
+        """The operations of an adaptive filter with their parameters, in the precision of the computation."""
+        number = self.arrays["taps"].dtype.type
+        constants = [entry["constants"] for entry in self.settings["functions"]]
+        each = [{name: number(value) for name, value in given.items()} for given in constants]
+        return list(zip(self.operations, each, strict=True))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -70,6 +80,30 @@ def decode_filter(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> M
     count, inputs, outputs = arrays["taps"].shape
     check_bias(arrays, outputs)
     return ModelLayer("filter", settings, arrays, count - 1, inputs, outputs)
+
+
+def decode_adaptive_filter(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode a bank of graph-adaptive filters: taps as a filter, ``function_taps`` ``(M, K, F_in, F_out)``."""
+    check_settings(settings, {"functions": list, "closed": bool})
+    check_shapes(arrays, {"taps": (3,), "function_taps": (4,)}, optional={"bias": (1,)})
+    count, inputs, outputs = arrays["taps"].shape
+    entries, expected = settings["functions"], (len(settings["functions"]), count - 1, inputs, outputs)
+    if arrays["function_taps"].shape != expected:
+        raise ValueError(f"function_taps must have the shape {expected}, got {arrays['function_taps'].shape}")
+    check_bias(arrays, outputs)
+    for entry in entries:
+        fits = isinstance(entry, dict) and {*entry} == {"operation", "constants"}
+        if not fits or type(entry["constants"]) is not dict or type(entry["operation"]) is not str:
+            raise ValueError(f"functions must be objects with operation and constants, got {entry!r:.60}")
+    operations = tuple(find_operation(entry["operation"]) for entry in entries)
+    for operation, entry in zip(operations, entries, strict=True):
+        check_constants(operation, entry["constants"])
+        if len(entry["constants"]) < len(operation.parameters):
+            raise ValueError(f"{operation.name!r} must have all its parameters, got {entry['constants']}")
+    layer = ModelLayer("adaptive-filter", settings, arrays, count - 1, inputs, outputs, operations)
+    for operation, parameters in layer.functions:
+        check_runs(operation, parameters, arrays["taps"].dtype)
+    return layer
 
 
 def decode_linear(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
@@ -98,18 +132,17 @@ def decode_pointwise(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -
 
 
 def decode_hop_mixture(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
-    r"""Decode an activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_{k=1}^{K} h_k\,f_k(x)`.
+    r"""Decode an activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k\,f_k(x)`.
 
-    ``reads`` is ``shifted`` (graph-adaptive: neighbours of :math:`S^k x`) or ``hops`` (localized: neighbours of x).
+    ``reads`` is ``shifted`` (graph-adaptive: neighbours of :math:`S^k x`, k = 1..K), ``unshifted`` (the same from k = 0
+    on) or ``hops`` (localized: neighbours of x).
     """
     check_settings(settings, {"operation": str, "reads": str, "closed": bool, "constants": dict})
     operation, constants, reads = find_operation(settings["operation"]), settings["constants"], settings["reads"]
     trained = {f"log_{name}": (0,) for name in operation.parameters if name not in constants}
-    if reads not in ("shifted", "hops"):
-        raise ValueError(f"reads must be 'shifted' or 'hops', got {reads!r}")
-    numbers = all(type(value) in (int, float) and np.isfinite(value) for value in constants.values())
-    if not {*constants} <= {*operation.parameters} or not numbers:
-        raise ValueError(f"the parameters of {operation.name!r} must be {list(operation.parameters)}, got {constants}")
+    if reads not in ("shifted", "unshifted", "hops"):
+        raise ValueError(f"reads must be 'shifted', 'unshifted' or 'hops', got {reads!r}")
+    check_constants(operation, constants)
     check_shapes(arrays, {"beta": (0,), "weights": (1, 2), **trained})
     hops = len(arrays["weights"])
     if reads == "hops" and hops > 1:
@@ -139,13 +172,15 @@ def decode_activation(settings: Mapping[str, Any], arrays: Mapping[str, Array]) 
         hint = "; it reads means over all nodes, which no neighbour sends" if settings["pools"] else ""
         raise ValueError(f"agents know the activations max-k, mixture-ga, got {function!r}{hint}")
     names, hops, closed = (options.get(name) for name in ("ops", "hops", "closed"))
-    if not (isinstance(names, list) and names and type(hops) is int and hops > 0 and type(closed) is bool):
-        raise ValueError(f"ops, hops and closed must be names, a number and a truth value, got {options}")
+    unshifted = options.get("unshifted", False)
+    fits = isinstance(names, list) and names and type(hops) is int and type(closed) is type(unshifted) is bool
+    if not fits or hops + unshifted < 1:
+        raise ValueError(f"ops, hops, closed and unshifted must be names, a number and truth values, got {options}")
     operations = tuple(find_operation(name) for name in names)
     if any(operation.parameters for operation in operations):
         raise ValueError(f"ops must be operations without parameters, got {names}")
     check_shapes(arrays, {"beta": (0,), "weights": (2, 3)})
-    expected = (len(names), hops) + (() if features is None else (features,))
+    expected = (len(names), hops + unshifted) + (() if features is None else (features,))
     if arrays["weights"].shape != expected or settings["rounds"] != hops + 1:
         raise ValueError(f"weights must have the shape {expected} for {hops + 1} exchanges, got {settings['rounds']}")
     for operation in operations:
@@ -155,6 +190,7 @@ def decode_activation(settings: Mapping[str, Any], arrays: Mapping[str, Array]) 
 
 DECODERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Array]], ModelLayer]] = {
     "filter": decode_filter,
+    "adaptive-filter": decode_adaptive_filter,
     "linear": decode_linear,
     "pointwise": decode_pointwise,
     "hop-mixture": decode_hop_mixture,
@@ -189,6 +225,13 @@ def check_shapes(
             raise ValueError(f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
 
 
+def check_constants(operation: NeighborhoodFunction, constants: Mapping[str, Any]) -> None:
+    """Raise ValueError unless constants are finite numbers, of parameters that the operation has."""
+    numbers = all(type(value) in (int, float) and np.isfinite(value) for value in constants.values())
+    if not {*constants} <= {*operation.parameters} or not numbers:
+        raise ValueError(f"the parameters of {operation.name!r} must be {list(operation.parameters)}, got {constants}")
+
+
 def check_bias(arrays: Mapping[str, Array], outputs: int) -> None:
     """Raise ValueError if a bias has not one entry for each output."""
     if "bias" in arrays and len(arrays["bias"]) != outputs:
@@ -198,6 +241,8 @@ def check_bias(arrays: Mapping[str, Array], outputs: int) -> None:
 def decode_layer(entry: Any, parameters: Mapping[str, Array], number: int) -> ModelLayer:
     """Return the layer of an entry of a description; IncompatibleModelError names the part and what is wrong."""
     part = f"layer {number}"
+    if isinstance(entry, dict) and entry.get("kind") == "sum":
+        return decode_sum(entry, parameters, part)
     if not isinstance(entry, dict) or not isinstance(entry.get("arrays"), dict) or "kind" not in entry:
         raise IncompatibleModelError(part, f"must be an object with kind and arrays, got {entry!r:.60}")
     names = entry["arrays"]
@@ -206,7 +251,9 @@ def decode_layer(entry: Any, parameters: Mapping[str, Array], number: int) -> Mo
         if not isinstance(name, str) or name not in parameters:
             raise IncompatibleModelError(part, f"{role} must be a tensor of the file, got {name!r:.60}")
     if entry["kind"] not in DECODERS:
-        raise IncompatibleModelError(part, f"agents know the layers {', '.join(DECODERS)}, got {entry['kind']!r:.60}")
+        raise IncompatibleModelError(
+            part, f"agents know the layers {', '.join(DECODERS)}, sum, got {entry['kind']!r:.60}"
+        )
     settings = {name: value for name, value in entry.items() if name not in ("kind", "arrays")}
     try:
         arrays = {role: parameters[names[role]] for role in sorted(names, key=role_order)}
@@ -215,6 +262,58 @@ def decode_layer(entry: Any, parameters: Mapping[str, Array], number: int) -> Mo
         raise
     except (TypeError, ValueError) as error:
         raise IncompatibleModelError(part, str(error)) from error
+
+
+def decode_sum(entry: Mapping[str, Any], parameters: Mapping[str, Array], part: str) -> ModelLayer:
+    """Decode chains whose outputs are added, such as those of a residual layer; none holds a sum itself."""
+    branches = entry.get("branches")
+    if {*entry} != {"kind", "branches"} or not isinstance(branches, list) or not branches:
+        raise IncompatibleModelError(part, f"a sum must have branches, got {sorted(entry)}")
+    for inner in (inner for chain in branches for inner in (chain if isinstance(chain, list) else [chain])):
+        if not isinstance(inner, dict) or inner.get("kind") == "sum":
+            raise IncompatibleModelError(part, f"branches must be lists of layers that are no sums, got {inner!r:.60}")
+    try:
+        chains = tuple(tuple(decode_layer(inner, parameters, i) for i, inner in enumerate(chain)) for chain in branches)
+        widths = [next((layer.in_features for layer in chain if layer.in_features), None) for chain in chains]
+        inputs = next((width for width in widths if width), None)
+        outputs = {chain_features(chain, inputs or 1) for chain in chains}
+        if len(outputs) > 1:
+            raise ValueError(f"branches of a sum must have equally many outputs, got {sorted(outputs)}")
+    except IncompatibleModelError as error:
+        raise IncompatibleModelError(f"{part}, {error.part}", error.reason) from error
+    except ValueError as error:
+        raise IncompatibleModelError(part, str(error)) from error
+    exchanges = sum(layer.exchanges for chain in chains for layer in chain)
+    return ModelLayer("sum", {}, {}, exchanges, inputs, outputs.pop() if inputs else None, branches=chains)
+
+
+def chain_features(layers: Sequence[ModelLayer], features: int) -> int:
+    """Return the features of the output of a chain; raise if they do not fit on the way."""
+    for layer in layers:
+        if layer.in_features not in (None, features):
+            raise ValueError(f"signal must have {layer.in_features} features, got {features}")
+        features = layer.out_features or features
+    return features
+
+
+def chain_widths(layers: Sequence[ModelLayer], width: int) -> list[int]:
+    """Return the number of features that each exchange of a chain carries: those of its layer's input."""
+    widths: list[int] = []
+    for layer in layers:
+        for chain in layer.branches:
+            widths += chain_widths(chain, width)
+        widths += [] if layer.branches else [width] * layer.exchanges
+        width = layer.out_features or width
+    return widths
+
+
+def parts_of(layers: Sequence[Any]) -> list[Any]:
+    """Return decoded layers, or entries of a description, with those of branches in the place of their sum."""
+    found: list[Any] = []
+    for layer in layers:
+        branches = layer.get("branches") if isinstance(layer, dict) else layer.branches
+        found += [inner for chain in branches for inner in chain] if branches else [layer]
+    return found
 
 
 @dataclass(frozen=True)
@@ -257,7 +356,7 @@ class Model:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the parameters, layer by layer, by role in a fixed order."""
-        described = zip(self.layers, self.description, strict=True)
+        described = zip(parts_of(self.layers), parts_of(self.description), strict=True)
         return tuple(entry["arrays"][role] for layer, entry in described for role in layer.arrays)
 
     @property
@@ -267,7 +366,7 @@ class Model:
     @property
     def parts(self) -> list[str]:
         """The name of each layer in errors: the module that holds its parameters, or its number."""
-        firsts = [next(iter(entry["arrays"].values()), None) for entry in self.description]
+        firsts = [next(iter(entry.get("arrays", {}).values()), None) for entry in self.description]
         return [f"layer {i}" if name is None else name.rpartition(".")[0] for i, name in enumerate(firsts)]
 
     @property
@@ -285,30 +384,26 @@ class Model:
 
     def widths(self, features: int | None = None) -> list[int]:
         """Return the number of features that each exchange of an inference carries: those of its layer's input."""
-        width = features or self.in_features or 1
-        widths: list[int] = []
-        for layer in self.layers:
-            widths += [width] * layer.exchanges
-            width = layer.out_features or width
-        return widths
+        return chain_widths(self.layers, features or self.in_features or 1)
 
     def out_features(self, features: int) -> int:
-        for layer in self.layers:
-            if layer.in_features not in (None, features):
-                raise ValueError(f"signal must have {layer.in_features} features, got {features}")
-            features = layer.out_features or features
-        return features
+        return chain_features(self.layers, features)
 
     @cached_property
     def digest(self) -> bytes:
         """A hash of the layers and the values of all parameters, whatever file they come from."""
-        described = [[layer.kind, dict(layer.settings), sorted(layer.arrays)] for layer in self.layers]
-        content = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
-        for layer in self.layers:
+        content = hashlib.sha256(json.dumps([outline(layer) for layer in self.layers], sort_keys=True).encode())
+        for layer in parts_of(self.layers):
             for role in sorted(layer.arrays):
                 array = layer.arrays[role]
                 content.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
         return content.digest()
+
+
+def outline(layer: ModelLayer) -> list[Any]:
+    """Return what tells a layer from others but the values of its arrays, as JSON values."""
+    branches = [[outline(inner) for inner in chain] for chain in layer.branches]
+    return [layer.kind, dict(layer.settings), sorted(layer.arrays), *([branches] if branches else [])]
 
 
 def role_order(role: str) -> tuple[int, str]:

@@ -65,6 +65,12 @@ def mean(_own: Array, neighbors: Array) -> Array:
     return np.asarray(neighbors.mean(-2))
 
 
+def std(_own: Array, neighbors: Array) -> Array:
+    """Return the population standard deviation, of differences to the first neighbour: equal values give exactly 0."""
+    apart = neighbors - neighbors[..., :1, :]
+    return np.asarray(np.sqrt(np.square(apart - apart.mean(-2, keepdims=True)).mean(-2)))
+
+
 def log_mean_exp(_own: Array, neighbors: Array, temperature: Any) -> Array:
     """Return a soft maximum: near the maximum at low temperatures, near the mean at high ones; NaN in, NaN out."""
     top = neighbors.max(-2)
@@ -118,6 +124,13 @@ def grad_mean(_own: Array, neighbors: Array, _value: Array, grad: Array, _: obje
     return np.zeros_like(grad), shares * grad[..., None, :], {}
 
 
+def grad_std(_own: Array, neighbors: Array, value: Array, grad: Array, _: object) -> Gradients:
+    """Return the gradients of the standard deviation; 0 where it is 0."""
+    apart = neighbors - neighbors.mean(-2, keepdims=True)
+    scale = np.divide(grad, value * neighbors.shape[-2], out=np.zeros_like(grad), where=value != 0)
+    return np.zeros_like(grad), apart * scale[..., None, :], {}
+
+
 def grad_log_mean_exp(
     _own: Array, neighbors: Array, value: Array, grad: Array, parameters: Mapping[str, Any]
 ) -> Gradients:
@@ -163,6 +176,7 @@ BUILT_IN = (
     NeighborhoodFunction("median", median, gradient=grad_selection),
     NeighborhoodFunction("kernel", kernel, ("gamma",), 1.0, grad_kernel),
     NeighborhoodFunction("mean", mean, gradient=grad_mean),
+    NeighborhoodFunction("std", std, gradient=grad_std),
     NeighborhoodFunction("log-mean-exp", log_mean_exp, ("temperature",), gradient=grad_log_mean_exp),
     NeighborhoodFunction("trimmed-mean", trimmed_mean, ("trim",), gradient=grad_trimmed_mean),
     NeighborhoodFunction("weighted-mean", weighted_mean, ("width",), gradient=grad_weighted_mean),

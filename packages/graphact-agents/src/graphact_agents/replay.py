@@ -86,14 +86,26 @@ def replay(model: Model, matrix: Array, x: Array, used: Array, closed: Array) ->
 def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered) -> Array:
     """Return a layer's output for one signal ``(N, F)``."""
     arrays, settings = layer.arrays, layer.settings
+    if layer.kind == "sum":
+        total: Array | float = 0.0
+        for chain in layer.branches:
+            out = x
+            for inner in chain:
+                out = _replay_layer(inner, matrix, out, answered)
+            total = total + out
+        return np.asarray(total)
     if layer.kind == "linear":
         return np.einsum("nf,of->no", x, arrays["weight"]) + arrays.get("bias", 0)
     if layer.kind == "pointwise":
         return _pointwise(layer, x)
-    if layer.kind == "filter":
-        out: Array = x @ arrays["taps"][0]
-        for tap in arrays["taps"][1:]:
-            x = _shift(matrix, x, *next(answered))
+    if layer.kind in ("filter", "adaptive-filter"):
+        out = x @ arrays["taps"][0]
+        for k, tap in enumerate(arrays["taps"][1:]):
+            used, ended = next(answered)
+            for number, (operation, parameters) in enumerate(layer.functions if layer.operations else ()):
+                value = _function(operation, parameters, settings["closed"], x, used, ended)
+                out = out + value @ arrays["function_taps"][number, k]
+            x = _shift(matrix, x, used, ended)
             out = out + x @ tap
         return out + arrays.get("bias", 0)
     if layer.kind == "activation" and settings["function"] == "max-k":
@@ -103,7 +115,7 @@ def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered
         closed, weights, parameters = settings["options"]["closed"], arrays["weights"], {}
     else:
         closed, weights, parameters = settings["closed"], arrays["weights"][None], layer.parameters
-    if settings.get("reads") != "hops":
+    if layer.exchanges > weights.shape[1]:
         x = _shift(matrix, x, *next(answered))
     for hop in range(weights.shape[1]):
         used, ended = next(answered)
@@ -157,6 +169,12 @@ def _function(
     return out
 
 
+def plain_std(members: Sequence[float]) -> float:
+    """Return the population standard deviation."""
+    centre = math.fsum(members) / len(members)
+    return math.sqrt(math.fsum((v - centre) ** 2 for v in members) / len(members))
+
+
 PLAIN_POINTWISE: dict[str, Callable[[float], float]] = {
     "relu": lambda v: 0.0 if v < 0 else v,
     "leaky-relu": lambda v: v / 100 if v < 0 else v,
@@ -171,6 +189,8 @@ PLAIN: dict[str, Callable[..., float]] = {
     "max": lambda _, members: members[-1] if members else 0.0,
     "min": lambda _, members: members[0] if members else 0.0,
     "median": lambda _, members: members[(len(members) - 1) // 2] if members else 0.0,
+    "mean": lambda _, members: math.fsum(members) / len(members) if members else 0.0,
+    "std": lambda _, members: plain_std(members) if members else 0.0,
     "kernel": lambda own, members, gamma: math.exp(-sum((own - v) ** 2 for v in members) / (2 * float(gamma) ** 2)),
 }
 """graphact's own operations of one value and the sorted values of its neighbours."""

@@ -59,6 +59,7 @@ COMPARED, POINTWISE, FURTHER = (
 BUILT_IN = COMPARED | POINTWISE | FURTHER
 CONVOLUTIONS = {  # classes of graphact.nn, and a line for each
     "GraphFilter": "a bank of polynomial graph filters of any order: sum_k S^k x H_k",
+    "AdaptiveFilterBank": "shifts and functions of neighbourhoods, formed from the same exchanges",
     "EdgeNet": "edge-varying filters: coefficients for every edge of one graph (Isufi et al. 2021)",
 }
 _registered: dict[str, type[Any]] = {}

@@ -62,6 +62,10 @@ def networks(features):
     for name in NAMES:
         options = {"activation": name, "hops": 2, "gamma": 0.7, "learn_gamma": True, "start": "uniform"}
         yield f"GCNN {name}", GCNN([features, 4, 2], order=[2, 1], **options)
+    options = {"bank": "adaptive", "ops": ["max", "median", "std", ("kernel", {"gamma": 0.7})], "bias": True}
+    yield "GCNN adaptive", GCNN([features, 4, 4], order=[2, 1], residual=True, **options)
+    unshifted = {"name": "max-ga", "unshifted": True}
+    yield "GCNN unshifted", GCNN([features, 4, 2], order=[2, 1], activation=unshifted, hops=2, start="uniform")
 
 
 def compare(model, whole, part, x):

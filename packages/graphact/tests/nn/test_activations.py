@@ -114,7 +114,7 @@ def test_repr_of_a_module_without_configuration():
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: nn.GraphAdaptiveMax(hops=0), ValueError, "hops must be at least 1, got 0"),
+        (lambda: nn.GraphAdaptiveMax(hops=0), ValueError, "hops must be at least 1, or 0 with unshifted=True, got 0"),
         (lambda: nn.GraphAdaptiveMax(hops=1.5), TypeError, "hops must be an integer, got 1.5"),
         (lambda: nn.LocalizedMedian(features=0), ValueError, "features must be at least 1, got 0"),
         (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),

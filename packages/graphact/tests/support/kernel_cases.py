@@ -157,6 +157,39 @@ def check_hop(module, graph, x, ops=(*OPS, "kernel"), closed=(False, True)):
                     assert_close(actual, reference.hop_backward(*back))
 
 
+FUNCTION_CASES = (
+    # functions, closed neighbourhoods, with the shift
+    ("max,min,std", False, True),
+    ("max,min,median,mean,std", True, False),
+    ("mean", False, True),
+)
+
+
+def check_functions(module, graph, x, cases=FUNCTION_CASES):
+    """Several functions at once, forward and back, in types and shapes too."""
+    tensors, max_degree = tensors_of(graph), graph.incoming.max_degree
+    for ops, closed, shifting in cases:
+        arguments = (x, tensors, ops, closed, shifting, max_degree)
+        expected = reference.neighborhood_functions(*arguments)
+        with poisoned():
+            actual = module.neighborhood_functions(*arguments)
+        assert [(part.dtype, part.shape) for part in actual] == [(part.dtype, part.shape) for part in expected]
+        for at in range(3):
+            assert_same((actual[1 + at], actual[6 + at]), (expected[1 + at], expected[6 + at]))
+        for at in (0, 4, 5):
+            assert_close(actual[at], expected[at])
+        grads = [signal(x.shape, seed=at).to(part) if part.numel() else None for at, part in enumerate(expected[:6])]
+        if "mean" not in ops.split(","):
+            grads[4] = None
+        slots = [None if grad is None else slot for grad, slot in zip(grads[1:4], expected[6:], strict=True)]
+        moments = (None, None, None) if grads[5] is None else (*expected[4:6], x)
+        if any(grad is not None for grad in grads):
+            back = (*grads, *slots, *moments, tensors, closed)
+            with poisoned():
+                actual = module.neighborhood_functions_backward(*back)
+            assert_close(actual, reference.neighborhood_functions_backward(*back))
+
+
 def check_once(module, graph, x, op):
     """One hop only."""
     lists = graph.incoming
@@ -187,6 +220,19 @@ class KernelCases:
         check_sums(module, case.graph.to(self.device), case.signal.to(self.device))
         check_select(module, case.graph.to(self.device), case.signal.to(self.device))
         check_hop(module, case.graph.to(self.device), case.signal.to(self.device), closed=(seed == 1,))
+
+    @pytest.mark.parametrize("name", GRAPHS)
+    def test_several_functions(self, module, name):
+        graph = self.graph(name)
+        for kind in ("normal", "ties", "special"):
+            check_functions(module, graph, signal((2, graph.num_nodes, 5), kind).float().to(self.device))
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    def test_several_functions_in_every_precision(self, module, dtype):
+        graph = self.graph("directed", torch.float64 if dtype == torch.float64 else torch.float32)
+        x = signal((13, 37)).to(dtype).to(self.device)
+        check_functions(module, graph, x, FUNCTION_CASES[:1])
+        check_functions(module, graph, x.unsqueeze(0).expand(2, 13, 37)[..., ::2], FUNCTION_CASES[:1])
 
     @pytest.mark.parametrize("columns", [1, 17, 65, 300])
     def test_columns(self, module, columns):
@@ -302,6 +348,10 @@ class KernelCases:
         assert module.shift(x, graph.weight, incoming).shape == shape
         assert module.sum_sq_diff(x, incoming).shape == shape
         assert module.sum_sq_diff_backward(x, x, incoming, outgoing).shape == shape
+        found = module.neighborhood_functions(x, tensors_of(graph), "max,median,std", True, True, 9)
+        assert [part.shape == shape for part in found] == [True, True, False, True, True, True, True, False, True]
+        back = (x, x, None, None, None, x, found[6], None, None, *found[4:6], x, tensors_of(graph), True)
+        assert module.neighborhood_functions_backward(*back).shape == shape
         for op in (*OPS, "kernel"):
             values, slots, shifted = module.fused_neighbor_pass(x, tensors_of(graph), op, True, True, 9)
             assert values.shape == shifted.shape == shape

@@ -132,8 +132,17 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
     rng = torch.Generator().manual_seed(1)
     graphs, settings = [SMALL_GRAPHS[kind](rng) for _ in "ab"], TrainingSettings(2, 5, 0.01, weight_decay=0.1)
     tasks = tasks_on(graphs, at_a_node, features[0])
-    for activation, hops in (("max-ga", 2), ("median-l", 1), ("kernel-ga", 2), ("relu", 1)):
+    banks = {"bank": "adaptive", "ops": ["max", "std", ("kernel", {"gamma": 2.0})], "order": [2] * (len(features) - 1)}
+    for activation, hops, changes in (
+        ("max-ga", 2, {}),
+        ("median-l", 1, {}),
+        ("kernel-ga", 2, {}),
+        ("relu", 1, {}),
+        ({"name": "median-ga", "unshifted": True}, 1, {"residual": True}),
+        ("gelu", 1, {**banks, "residual": True, "closed": True}),
+    ):
         options = {"order": 3, "activation": activation, "hops": hops, "bias": kind != "directed", "gamma": 2.0}
+        options |= changes
         torch.manual_seed(0)
         models = [GCNN(features, **options, out_features=1, learn_gamma=True).double() for _ in tasks]
         check_results(models, tasks, settings, rel=1e-6, atol=1e-6)

@@ -24,7 +24,17 @@ from torch import nn
 from graphact._checks import check_integer
 from graphact.distributed.partitioned import PartitionedGraph
 from graphact.nn import GraphModule
-from graphact.spec import Activation, Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
+from graphact.spec import (
+    Activation,
+    AdaptiveFilter,
+    Filter,
+    HopMixture,
+    Layer,
+    Linear,
+    Pointwise,
+    Sum,
+    UnsupportedModelError,
+)
 from graphact.spec.operations import KERNEL
 
 INDEX = 8  # bytes of an index
@@ -105,7 +115,8 @@ def _walk(model: nn.Module, features: int | None = None) -> Iterator[tuple[Layer
     features = features or next((layer.in_features for layer in layers if layer.in_features), None)
     if features is None:
         raise UnsupportedModelError("", f"model must have a known number of features, got {type(model).__name__}")
-    for layer in layers:
+    chains = [branch for layer in layers for branch in (layer.branches if isinstance(layer, Sum) else [[layer]])]
+    for layer in (layer for chain in chains for layer in chain):
         features = layer.in_features or features
         yield layer, features
         features = layer.out_features or features
@@ -138,7 +149,7 @@ def exchanges_of(model: nn.Module, features: int, *, input_gradient: bool = Fals
                 found += [HaloExchange(narrow, returns=returns)] * layer.exchanges
             case HopMixture(reads="hops"):
                 found.append(HaloExchange(width, layer.hops, layer.closed, wanted))
-            case HopMixture() | Activation():
+            case HopMixture() | Activation() | AdaptiveFilter():
                 found += [HaloExchange(width, returns=wanted)] * layer.exchanges
             case _ if layer.exchanges:
                 reason = f"nothing is known about the exchanges of layers of the kind {layer.kind!r}"
@@ -216,6 +227,10 @@ def step_memory(
                 narrow = min(width, layer.out_features)
                 kept += signal * (len(layer.taps) if narrow == width else 1)
                 widest, shifts = max(widest, layer.out_features), max(shifts, narrow * len(layer.taps))
+            case AdaptiveFilter():
+                passes = layer.exchanges * len(layer.functions)
+                kept += signal * (1 + layer.exchanges + passes) + passes * CHOICE * (n + near) * width * samples
+                widest = max(widest, layer.out_features, width * (1 + layer.exchanges + passes))
             case Linear() | Pointwise():
                 kept += signal
             case HopMixture():

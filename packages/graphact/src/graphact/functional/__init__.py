@@ -1,6 +1,7 @@
 """The mathematics: pure functions of a signal, a graph and coefficients."""
 
 from graphact.functional.activation import graph_adaptive, graph_adaptive_mixture, localized
+from graphact.functional.adaptive_filter import adaptive_filter
 from graphact.functional.convolution import edge_varying
 from graphact.functional.cpab import cpab
 from graphact.functional.elementwise import pointwise
@@ -16,6 +17,7 @@ from graphact.functional.neighborhood import (
 )
 
 __all__ = [
+    "adaptive_filter",
     "cpab",
     "edge_varying",
     "graph_adaptive",

@@ -1,6 +1,6 @@
 """Activations that mix a pointwise term with a function of the neighbours 1..K hops away."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
 from graphact.kernels import activation_plan, autograd
+from graphact.spec.kinds import Reads
 from graphact.spec.operations import KERNEL, MAX, MIN, Operation
 
 
@@ -35,6 +36,7 @@ def graph_adaptive(
     gamma: float | Tensor = 0.1,
     parameters: Parameters | None = None,
     closed: bool = False,
+    unshifted: bool = False,
 ) -> Tensor:
     r"""Graph-adaptive activation, definitions 3 and 6 of the paper.
 
@@ -43,7 +45,8 @@ def graph_adaptive(
 
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{[S^k x]_j : j \in \mathcal{N}_i\})
 
-    Every term needs values of direct neighbours only.
+    Every term needs values of direct neighbours only. With ``unshifted`` the sum begins at k = 0: the first exchange,
+    from which a node forms its shift, also gives a function of the neighbours' own values.
 
     Args:
         x: signal.
@@ -56,6 +59,7 @@ def graph_adaptive(
         parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; its initial ones if
             left out.
         closed: count the node itself among its neighbours.
+        unshifted: add the term k = 0; the weights then have K + 1 rows.
 
     Shapes:
         x: ``(..., N, F)``; weights: ``(K,)`` or ``(K, F)``; result: ``(..., N, F)``.
@@ -73,7 +77,8 @@ def graph_adaptive(
     x = check_signal(x, graph)
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
-    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, compose_adaptive)
+    reads: Reads = "unshifted" if unshifted else "shifted"
+    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, reads)
 
 
 def localized(
@@ -115,7 +120,7 @@ def localized(
     x = check_signal(x, graph)
     beta, weights = check_coefficients(beta, weights, x)
     operation, parameters = check_operation(op, gamma, parameters)
-    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, compose_localized)
+    return evaluate_whole(x, graph, beta, weights, operation, parameters, closed, "hops")
 
 
 def graph_adaptive_mixture(
@@ -126,6 +131,7 @@ def graph_adaptive_mixture(
     ops: Sequence[AnyOperation] = ("max", "median", "min", "mean"),
     *,
     closed: bool = False,
+    unshifted: bool = False,
 ) -> Tensor:
     r"""Several functions of each neighbourhood at once, mixed for every hop.
 
@@ -141,6 +147,7 @@ def graph_adaptive_mixture(
         weights: the weights h of the M functions and K hops, shared by all features or one for each.
         ops: the functions, as :func:`graph_adaptive` takes them, each with the parameters that it starts from.
         closed: count the node itself among its neighbours.
+        unshifted: add the terms k = 0; the weights then have K + 1 columns.
 
     Shapes:
         x: ``(..., N, F)``; weights: ``(M, K)`` or ``(M, K, F)``; result: ``(..., N, F)``.
@@ -158,30 +165,32 @@ def graph_adaptive_mixture(
         shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
         raise ValueError(f"weights must have the shape (M, K) or (M, K, F) for M = {len(ops)} ops, got {shape}")
     beta, flat = check_coefficients(beta, weights.flatten(0, 1), x)
-    return mix_hops(x, graph, beta, flat, tuple(check_operation(op, 0.1) for op in ops), closed)
+    functions = tuple(check_operation(op, 0.1) for op in ops)
+    return mix_hops(x, graph, beta, flat, functions, closed, unshifted)
 
 
-def mix_hops(x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, functions: Functions, closed: bool) -> Tensor:
-    """Mix M functions of K shifts pass by pass, on any graph; weights are ``(M * K, ...)``, arguments are checked."""
-    hops = len(weights) // len(functions)
-    (shifted,), terms = graph.one_hop(x, shift_pass), []
-    for k in range(1, hops + 1):  # one pass over the neighbours of S^k x also gives S^(k + 1) x
-        *values, shifted = graph.one_hop(shifted, functions_pass, functions, closed, k < hops)
+def mix_hops(
+    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, functions: Functions, closed: bool, unshifted: bool
+) -> Tensor:
+    """Mix M functions of several shifts pass by pass, on any graph.
+
+    The weights are ``(M * shifts, ...)``; arguments are checked.
+    """
+    count, terms = len(weights) // len(functions), []
+    signal = x if unshifted else graph.one_hop(x, shift_pass)[0]
+    for number in range(1, count + 1):  # one pass over the neighbours of a signal also gives its shift
+        *values, signal = graph.one_hop(signal, functions_pass, functions, closed, number < count)
         terms.append(values)
     return autograd.mix(x, [values[m] for m in range(len(functions)) for values in terms], beta, weights)
 
 
-def compose_adaptive(
-    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool
-) -> Tensor:
-    """Evaluate :func:`graph_adaptive` pass by pass, on any graph; arguments are checked."""
-    return mix_hops(x, graph, beta, weights, ((op, parameters),), closed)
-
-
-def compose_localized(
-    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool
-) -> Tensor:
-    """Evaluate :func:`localized` pass by pass, on any graph; arguments are checked."""
+def compose(
+    x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool,
+    reads: Reads,
+) -> Tensor:  # fmt: skip
+    """Evaluate an activation pass by pass, on any graph; arguments are checked."""
+    if reads != "hops":
+        return mix_hops(x, graph, beta, weights, ((op, parameters),), closed, reads == "unshifted")
     term = partial(evaluate, op=op, parameters=parameters)
     walk = partial(iterated_extremes, op=op.name) if op in (MAX, MIN) else None
     return autograd.mix(x, graph.k_hop(x, len(weights), closed, term, walk), beta, weights)
@@ -189,20 +198,20 @@ def compose_localized(
 
 def evaluate_whole(
     x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool,
-    compose: Callable[..., Tensor],
+    reads: Reads,
 ) -> Tensor:  # fmt: skip
-    """Evaluate an activation as one function of autograd if possible, else pass by pass as ``compose`` does.
+    """Evaluate an activation as one function of autograd if possible, else pass by pass.
 
     It is possible for built-in operations over one-hop neighbours of a graph that this process holds as a whole.
     """
-    shifted, hops, plan = compose is compose_adaptive, weights.size(0), None
-    if graph.whole is not None and op.is_built_in and (shifted or hops == 1):
-        plan = activation_plan.select_plan(x, graph.whole, op.name, hops, closed, shifted)
+    count, plan = weights.size(0), None
+    if graph.whole is not None and op.is_built_in and (reads != "hops" or count == 1):
+        plan = activation_plan.select_plan(x, graph.whole, op.name, count, closed, reads == "shifted")
     if plan is None:
-        return compose(x, graph, beta, weights, op, parameters, closed)
+        return compose(x, graph, beta, weights, op, parameters, closed, reads)
 
     def composed(x: Tensor, beta: Tensor, weights: Tensor, gamma: float | Tensor | None) -> Tensor:
-        return compose(x, graph, beta, weights, op, {} if gamma is None else {"gamma": gamma}, closed)
+        return compose(x, graph, beta, weights, op, {} if gamma is None else {"gamma": gamma}, closed, reads)
 
     gamma = check_gamma(parameters["gamma"], x) if op is KERNEL else None
     return activation_plan.hop_mixture(x, plan, beta, weights, gamma, composed)

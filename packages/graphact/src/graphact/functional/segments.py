@@ -16,6 +16,7 @@ from graphact.spec.operations import (
     LOG_MEAN_EXP,
     MEAN,
     OPERATIONS,
+    STD,
     TRIMMED_MEAN,
     WEIGHTED_MEAN,
     Operation,
@@ -70,6 +71,18 @@ def mean(x: Tensor, lists: Neighborhoods, closed: bool) -> Tensor:
     return segments.sum(segments.at_cols(x)) / segments.divisor(x)
 
 
+def std(x: Tensor, lists: Neighborhoods, closed: bool) -> Tensor:
+    """Population standard deviation, of differences to one of the neighbours; 0 for an empty neighbourhood."""
+    segments = Segments.of(lists, closed)
+    first = segments.cols.new_zeros(lists.num_nodes).scatter(0, segments.rows, segments.cols)  # any one of them
+    values = segments.at_cols(x)
+    apart = values - segments.at_rows(x.index_select(-2, first))
+    apart = apart - segments.at_rows(segments.sum(apart) / segments.divisor(x))
+    variance = segments.sum(apart.square()) / segments.divisor(x)
+    is_zero = variance == 0
+    return torch.where(is_zero, 0.0, torch.where(is_zero, 1.0, variance).sqrt())
+
+
 def log_mean_exp(x: Tensor, lists: Neighborhoods, closed: bool, temperature: float | Tensor) -> Tensor:
     """Soft maximum; the maximum is subtracted first, so that nothing overflows, and gets no gradient."""
     segments = Segments.of(lists, closed)
@@ -118,6 +131,7 @@ def has_segments(op: Operation, x: Tensor) -> bool:
 
 BY_SEGMENTS: dict[str, Callable[..., Tensor]] = {  # torch.compile cannot look operations up by identity
     MEAN.name: mean,
+    STD.name: std,
     LOG_MEAN_EXP.name: log_mean_exp,
     TRIMMED_MEAN.name: trimmed_mean,
     WEIGHTED_MEAN.name: weighted_mean,

@@ -20,7 +20,7 @@ from graphact.functional import graph_adaptive, graph_filter, localized, shift
 from graphact.graph import Graph, Neighborhoods
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, layer_norm_box, layer_norm_slope
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
+from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, STD
 
 KnownLayer = Filter | Linear | Pointwise | HopMixture  # with rules for all guarantees
 Layers = tuple[KnownLayer, ...]
@@ -100,9 +100,9 @@ def iterate_hops(layer: HopMixture, graph: Graph, *signals: Tensor) -> Iterator[
     """Yield the hops of an activation: :math:`S^k x` at neighbours (graph-adaptive), or x at k-hop neighbours."""
     graph = resolve_graph(layer, graph)
     for number in range(layer.hops):
-        if layer.reads == "shifted":
+        if layer.is_shifted(number):
             signals = tuple(shift(x, graph) for x in signals)
-        if layer.reads == "shifted" or number == 0:
+        if layer.reads != "hops" or number == 0:
             yield Hop(number, signals, graph.incoming, layer.closed)
         else:
             yield Hop(number, signals, graph.hop_pattern(number + 1, closed=layer.closed), False)
@@ -124,8 +124,9 @@ def evaluate(layers: Blocks, x: Tensor, graph: Graph) -> Tensor:
             case Sum():
                 x = torch.stack([evaluate(branch, x, graph) for branch in get_branches(layer)]).sum(0)
             case HopMixture():
-                function = graph_adaptive if layer.reads == "shifted" else localized
+                function = localized if layer.reads == "hops" else graph_adaptive
                 options: dict[str, Any] = {"closed": layer.closed, "parameters": layer.parameters}
+                options |= {"unshifted": True} if layer.reads == "unshifted" else {}
                 x = function(x, own, layer.beta, layer.weights, layer.operation, **options)
         if isinstance(layer, Filter | Linear) and layer.bias is not None:
             x = x + layer.bias
@@ -179,10 +180,10 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
                     longest += steps
                 total = total + value
         case HopMixture():
-            matrix = abs(to_scipy(graph)) if layer.reads == "shifted" else None
+            matrix = abs(to_scipy(graph))
             total = layer.beta.abs() * near
             for hop in iterate_hops(layer, graph):
-                if matrix is not None:
+                if layer.is_shifted(hop.number):
                     near = shift_by(matrix, near)
                 entries = near[..., 0, :].numel()
                 largest = hop.reduce_one(partial(OPERATIONS[layer.operation].move, layer, near), entries)
@@ -264,6 +265,8 @@ def propagate_error(
             steps = 4 * width + 2 * columns + 20
         case HopMixture():
             steps = 6 * largest_neighborhood(layer, graph) + 2 * degree * layer.hops + 6 * columns + 20
+            if layer.operation is STD:  # the rounding of squares, whose mean is at least 1 / 2d of the largest one
+                steps += 8 * math.ceil(largest_neighborhood(layer, graph) ** 1.5)
         case Sum():
             raise AssertionError("the branches of a sum are walked through one by one")
     rounded = propagate_magnitude(layer, size, graph)[0]

@@ -393,8 +393,9 @@ class EffectPropagation:
         relu, zero = self._relu(shares, values), torch.zeros_like(shares.signed)
         total = LinkEffects(zero, zero).add(relu, layer.beta)
         moved = [(values, shares)] * layer.hops
-        if layer.reads == "shifted":
-            moved = [(shifted, own) for shifted, own, _ in self._shifted(shares, values, layer.hops)]
+        if layer.reads != "hops":
+            later = [(shifted, own) for shifted, own, _ in self._shifted(shares, values, layer.shifts[-1])]
+            moved = [*moved[: layer.hops - layer.shifts[-1]], *later]
         entries = 4 * zero.size(0) * zero.size(1) * zero.size(-1)
         for hop in iterate_hops(layer, self.graph):
             losses = self._losses(layer, hop)
@@ -410,7 +411,7 @@ class EffectPropagation:
     def _losses(self, layer: HopMixture, hop: Hop) -> "NeighborLosses":
         """Return the neighbours that links can take from nodes in a hop."""
         size = self.graph.num_nodes
-        if layer.reads == "shifted" or hop.number == 0:
+        if layer.reads != "hops" or hop.number == 0:
             touching = torch.zeros(len(self.links), size, dtype=torch.bool).scatter(1, self.links.ends, True)
             names = self.links.ends[:, 0] * size + self.links.ends[:, 1]
             return NeighborLosses(touching, None, names, may_be_empty=not layer.closed)

@@ -270,7 +270,7 @@ def exact_norms(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)
             for hop in iterate_hops(layer, graph):
-                rows = PowerRows(resolve_graph(layer, graph), hop.number + 1 if layer.reads == "shifted" else 0, spend)
+                rows = PowerRows(resolve_graph(layer, graph), layer.shifts[hop.number], spend)
                 total = total + hop.reduce_one(partial(rule.constants, layer, hop.number, rows), rows.entries_at_once)
             return total
 

@@ -317,7 +317,7 @@ class ClassifierAtSignal:
 
 def count_shifts(layer: Block, hop: Hop) -> int:
     """Return how often the values that a hop reads were shifted in its layer."""
-    return hop.number + 1 if isinstance(layer, HopMixture) and layer.reads == "shifted" else 0
+    return layer.shifts[hop.number] if isinstance(layer, HopMixture) else 0
 
 
 def count_nonlinear(layers: Blocks) -> int:
@@ -487,7 +487,7 @@ class Backward:
         matrix = self.around.matrix(layer)
         reads: list[Tensor] = []
         for hop in iterate_hops(layer, graph, step.value):
-            if layer.reads == "shifted":
+            if layer.is_shifted(hop.number):
                 reach = shift_by(abs(matrix), reach)
             a, read = layer.weights[hop.number] * rows, torch.zeros_like(rows)
             used = a.ne(0).any(-1).any(0)
@@ -507,8 +507,8 @@ class Backward:
                 lost = lost + torch.where(part >= 0, part * below, -part * above).sum((1, 2))
             reads.append(read)
         total = torch.zeros_like(rows)
-        for read in reversed(reads):
-            total = shift_by(matrix.T, total + read) if layer.reads == "shifted" else total + read
+        for term, read in reversed(list(enumerate(reads))):
+            total = shift_by(matrix.T, total + read) if layer.is_shifted(term) else total + read
         return back + total, lost
 
     def spread(self, step: LayerState, hop: Hop, reach: Tensor, table: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from graphact.nn.description import call_on_graph, describe_on
 from graphact.nn.module import describe
 from graphact.nn.unchanged import check_untouched, original_class, replaced_globals
 from graphact.spec import (
+    AdaptiveFilter,
     Filter,
     HopMixture,
     Layer,
@@ -114,18 +115,35 @@ def check_chain(parts: Iterable[str], layers: tuple[Layer, ...], width: int, kin
 
 
 def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Layer]:
-    """Yield layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it."""
+    """Yield layers without :class:`~graphact.spec.OnGraph`: those that act on a graph of their own hold it.
+
+    A bank of graph-adaptive filters becomes the sum of a linear one and of its functions.
+    """
     for layer in layers:
         match layer:
             case OnGraph():
                 yield from flatten(layer.layers, layer.graph.to("cpu", torch.float64))
             case Sum():
                 yield Sum(tuple(tuple(flatten(branch, graph)) for branch in layer.branches))
+            case AdaptiveFilter():
+                yield from flatten([expand(layer)], graph)
             case Filter() | HopMixture() if graph is not None:
                 kind = FilterOn if isinstance(layer, Filter) else HopMixtureOn
                 yield kind(**{item.name: getattr(layer, item.name) for item in fields(layer)}, graph=graph)
             case _:
                 yield layer
+
+
+def expand(layer: AdaptiveFilter) -> Sum:
+    """Return a bank as a sum: a linear bank, and for each function and shift an activation and a linear map."""
+    branches: list[tuple[Layer, ...]] = [(Filter(layer.taps, layer.bias),)]
+    for (operation, constants), taps in zip(layer.functions, layer.function_taps, strict=True):
+        for shifts, tap in enumerate(taps):
+            weights = torch.zeros(shifts + 1, dtype=torch.float64)
+            weights[-1] = 1.0
+            term = HopMixture(operation, "unshifted", layer.closed, constants, weights.new_zeros(()), weights, {})
+            branches.append((term, Linear(tap.mT)))
+    return Sum(tuple(branches))
 
 
 def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:

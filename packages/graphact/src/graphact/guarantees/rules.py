@@ -23,7 +23,7 @@ from torch import Tensor
 
 from graphact.functional.elementwise import LEAK, pointwise
 from graphact.spec import HopMixture, LayerNorm, Pointwise
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, TRIMMED_MEAN, Operation
+from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, STD, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
     from graphact.guarantees.lipschitz import PowerRows
@@ -154,6 +154,54 @@ class LinearMean(MonotoneMean):
         return middle, shared, torch.zeros_like(middle)
 
 
+class StandardDeviation:
+    """The population standard deviation, whose gradient has a 1-norm of at most 1 and the sum 0."""
+
+    max_change = math.inf
+
+    def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", _nodes: Tensor, table: Tensor) -> Tensor:
+        """Return the largest row norm among the neighbours."""
+        norms = rows.norms[table]
+        return layer.weights[hop].abs() * (norms.amax(1) if table.size(-1) else norms.sum(1))
+
+    def differences(
+        self, _layer: HopMixture, forms: Tensor, _thorough: bool, _nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Bound the size by the largest difference of a form from the mean of all; the direction is unknown."""
+        near = gather(forms, table)
+        middle = torch.zeros_like(near.sum(2))
+        if table.size(-1) == 0:
+            return middle, middle[0]
+        return middle, (near - near.mean(2, keepdim=True)).abs().sum(0).amax(1)
+
+    def enclose(
+        self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Enclose by the value at the centre and the largest change, from 0 on."""
+        centre, generators = gather(centre, table), gather(generators, table)
+        unknown = torch.zeros_like(generators.sum(-2))
+        if table.size(-1) == 0:
+            return centre.sum(-2), unknown, centre.sum(-2)
+        change = (generators - generators.mean(-2, keepdim=True)).abs().sum(1).amax(-2)
+        value = STD(centre[..., :1, :], centre, layer.parameters)
+        low, high = (value - change).clamp_min(0), value + change
+        return (low + high) / 2, unknown, (high - low) / 2
+
+    def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
+        """Return the largest change of a neighbour."""
+        near = gather(errors, table)
+        return near.amax(-2) if table.size(-1) else near.sum(-2)
+
+    def loss(
+        self, _layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
+    ) -> Tensor:
+        """Use that it is at most half the range of the values, with or without the lost ones."""
+        low, high = (gather(values, table) for values in (centre - radius, centre + radius))
+        if lost == 0 or table.size(-1) == 0:
+            return torch.zeros_like(low.sum(-2))
+        return (high.amax(-2) - low.amin(-2)) / 2
+
+
 class GaussianKernel:
     """The Gaussian of the distances between a node and its neighbours, of width ``gamma``."""
 
@@ -235,12 +283,13 @@ def longest(differences: Tensor, thorough: bool = True) -> Tensor:
     return safe_sqrt(torch.cat(norms)).view(nodes, features)
 
 
-OPERATIONS: dict[Operation, MonotoneMean | GaussianKernel] = {
+OPERATIONS: dict[Operation, MonotoneMean | StandardDeviation | GaussianKernel] = {
     MAX: OrderStatistic(MAX, lambda count: count - 1),
     MIN: OrderStatistic(MIN, lambda _: 0),
     MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
     KERNEL: GaussianKernel(),
     MEAN: LinearMean(MEAN),
+    STD: StandardDeviation(),
     **{operation: MonotoneMean(operation) for operation in (LOG_MEAN_EXP, TRIMMED_MEAN)},
 }
 

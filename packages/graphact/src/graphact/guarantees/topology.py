@@ -362,8 +362,9 @@ def propagate_change_hops(
     rule, losing = OPERATIONS[layer.operation], sources.losing
     total = layer.beta.abs() * errors
     moves = [errors] * layer.hops
-    if layer.reads == "shifted":
-        moves = [passed + rest for passed, rest in shifted(errors, forms, layer.hops, graph, sources)]
+    if layer.reads != "hops":
+        later = shifted(errors, forms, layer.shifts[-1], graph, sources)
+        moves = [*moves[: layer.hops - layer.shifts[-1]], *(passed + rest for passed, rest in later)]
     for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
         centre, generators = hop.signals
         entries = errors.size(0) * centre.size(0) * centre.size(-1)

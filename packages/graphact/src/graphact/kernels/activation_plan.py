@@ -26,7 +26,8 @@ class ActivationPlan:
     """Evaluation of an activation on signals of one shape, pass by pass, with the functions of a backend.
 
     A backend may have its own plan for some signals, such as
-    :class:`graphact.kernels.numba.small.SmallPlan`. ``shifted`` tells graph-adaptive from localized over one hop.
+    :class:`graphact.kernels.numba.small.SmallPlan`. With ``shifted``, the signal of the first term is S x, else x: that
+    of an activation with the unshifted term, and of a localized one over one hop.
     """
 
     keeps_tensors = True  # saved values are tensors tracked by autograd

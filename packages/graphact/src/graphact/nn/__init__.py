@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from graphact.nn.adaptive_filter_bank import AdaptiveFilterBank
 from graphact.nn.call import clear_graph_cache
 from graphact.nn.digraf import DiGRAF
 from graphact.nn.edge_net import EdgeNet
@@ -35,6 +36,7 @@ __all__ = [
     "GCNN",
     "GELU",
     "Abs",
+    "AdaptiveFilterBank",
     "DiGRAF",
     "EdgeNet",
     "GReLU",

@@ -2,18 +2,22 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_positive
+from graphact.functional.adaptive_filter import BankFunction
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
+from graphact.nn.adaptive_filter_bank import AdaptiveFilterBank, describe_functions
 from graphact.nn.call import resolve_graph
 from graphact.nn.graph_filter import GraphFilter
 from graphact.nn.lookup import Activation, describe_activation, make_activation
 from graphact.nn.module import STARTS, GraphModule, Start, describe
-from graphact.spec import Layer
+from graphact.spec import Layer, Sum
+
+Bank = GraphFilter | AdaptiveFilterBank
 
 
 class LayeredNetwork(GraphModule):
@@ -29,6 +33,7 @@ class LayeredNetwork(GraphModule):
         "learn_gamma": False,
     }
     layered: ClassVar[tuple[str, ...]]  # names of lists with one part for each layer, in the order of their calls
+    residual: bool = False  # whether a layer that keeps the number of features adds its input to its output
     readout: nn.Module
 
     def reset_parameters(self) -> None:
@@ -45,15 +50,23 @@ class LayeredNetwork(GraphModule):
     ) -> Tensor:
         graph = resolve_graph(x, graph, edge_weight, self.normalize, batch)
         for parts in zip(*[getattr(self, name) for name in self.layered], strict=True):
+            out = x
             for part in parts:
-                x = part(x, graph)
+                out = part(out, graph)
+            x = x + out if self.adds_input(parts[0]) else out
         return self.readout(x)
+
+    def adds_input(self, first: nn.Module) -> bool:
+        """Return whether the layer with this first part adds its input to its output."""
+        return self.residual and first.in_features == first.out_features
 
     def describe(self) -> tuple[Layer, ...]:
         found: list[Layer] = []
         for number, parts in enumerate(zip(*[getattr(self, name) for name in self.layered], strict=True)):
+            layers: list[Layer] = []
             for name, part in zip(self.layered, parts, strict=True):
-                found += describe(part, f"{name}.{number}")
+                layers += describe(part, f"{name}.{number}")
+            found += [Sum(((), tuple(layers)))] if self.adds_input(parts[0]) else layers
         return (*found, *describe(self.readout, "readout"))
 
     def make_activations(
@@ -82,21 +95,26 @@ class GCNN(LayeredNetwork):
         \qquad y_i = H_{FC}\, x_{L,i} + b
 
     Every layer is a bank of graph filters and an activation; the readout is one linear map shared by all nodes. Each
-    node needs only what its neighbours send.
+    node needs only what its neighbours send. With ``bank="adaptive"`` the banks are of graph-adaptive filters, which
+    form functions of a neighbourhood from the exchanges of the shifts.
 
     Args:
         features: features of the input and of each layer; ``[1, 8, 8]`` is two layers of 8 on a scalar signal.
         order: filter order K of every layer, or one for each layer.
         activation: a name (``relu``, ``max-l``, ``median-l``, ``max-ga``, ``median-ga``, ``kernel-ga``, a pointwise one
             such as ``leaky-relu`` or ``gelu``, or a registered one), a module of which every layer gets a copy, a
-            function from a layer's number of features to a module, or a list with one of these for each layer.
+            function from a layer's number of features to a module, or a list with one of these for each layer;
+            ``max-ga`` by default, ``gelu`` after adaptive banks, as an activation of neighbourhoods adds exchanges.
         hops: number of hops of the activations.
+        bank: ``"linear"`` (:class:`GraphFilter`) or ``"adaptive"`` (:class:`AdaptiveFilterBank`).
+        ops: the functions of adaptive banks.
+        residual: let layers that keep the number of features add their input to their output.
         out_features: features of the readout at each node; None leaves the readout out.
         bias: trained constants in the filter banks.
         readout_bias: a trained constant in the readout.
         per_feature: give each feature its own activation weights (the paper's :math:`h^f_{\sigma l k}`) rather than
             share them.
-        closed: count a node among its neighbours in the activations.
+        closed: count a node among its neighbours in the activations and in adaptive banks.
         gamma: width of the kernel activation's Gaussian.
         learn_gamma: train gamma.
         start: where the activations' weights start: ``"zero"`` (as ReLUs), ``"small"`` or ``"uniform"``.
@@ -111,6 +129,10 @@ class GCNN(LayeredNetwork):
         >>> model = graphact.nn.GCNN(features=[1, 8, 8], order=2, activation="max-ga", hops=2, out_features=4)
         >>> model(torch.randn(32, 20, 1), graph).shape
         torch.Size([32, 20, 4])
+        >>> options = {"bank": "adaptive", "ops": ["max", "min"], "residual": True, "bias": True}
+        >>> model = graphact.nn.GCNN(features=[1, 8, 8, 8, 8], order=1, out_features=4, **options)
+        >>> sum(layer.exchanges for layer in model.layers())
+        4
     """
 
     layered = ("filters", "activations")
@@ -120,8 +142,11 @@ class GCNN(LayeredNetwork):
         features: Sequence[int],
         *,
         order: int | Sequence[int] = 2,
-        activation: Activation | Sequence[Activation] = "max-ga",
+        activation: Activation | Sequence[Activation] | None = None,
         hops: int = 1,
+        bank: Literal["linear", "adaptive"] = "linear",
+        ops: Sequence[BankFunction] | None = None,
+        residual: bool = False,
         out_features: int | None = 1,
         bias: bool = False,
         readout_bias: bool = True,
@@ -138,8 +163,14 @@ class GCNN(LayeredNetwork):
         self.per_feature, self.closed = bool(per_feature), bool(closed)
         self.gamma, self.learn_gamma = check_positive("gamma", gamma), bool(learn_gamma)
         self.start = check_choice("start", start, tuple(STARTS))
-        banks = make_filters(features, order, bias, self.normalize)
+        self.bank, self.residual = check_choice("bank", bank, ("linear", "adaptive")), bool(residual)
+        if ops is not None and bank == "linear":
+            raise ValueError('ops are the functions of adaptive banks: set bank="adaptive"')
+        adaptive = {"ops": ("max",) if ops is None else ops, "closed": self.closed} if bank == "adaptive" else None
+        banks = make_filters(features, order, bias, self.normalize, adaptive)
         self.filters = nn.ModuleList(banks)
+        if activation is None:
+            activation = "max-ga" if bank == "linear" else "gelu"
         self.activation = activation if isinstance(activation, str) else None
         widths = [bank.out_features for bank in banks]
         options: dict[str, Any] = {"gamma": gamma, "learn_gamma": learn_gamma, "start": start}
@@ -150,7 +181,9 @@ class GCNN(LayeredNetwork):
         activation = self.activation or [describe_activation(part) for part in self.activations]
         return {
             **bank_config(self.filters),
+            **adaptive_config(self.filters),
             **self.readout_config(),
+            **({"residual": True} if self.residual else {}),
             "activation": activation,
             "hops": self.hops,
             "per_feature": self.per_feature,
@@ -200,15 +233,21 @@ class FIR(LayeredNetwork):
 
 
 def make_filters(
-    features: Sequence[int], order: int | Sequence[int], bias: bool, normalize: Normalization | None
-) -> list[GraphFilter]:
-    """Return a filter bank for each pair of consecutive widths."""
+    features: Sequence[int],
+    order: int | Sequence[int],
+    bias: bool,
+    normalize: Normalization | None,
+    adaptive: Mapping[str, Any] | None = None,
+) -> list[Bank]:
+    """Return a filter bank for each pair of consecutive widths; adaptive ones if their options are given."""
     if not isinstance(features, (list, tuple)) or len(features) < 2:
         raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
     orders = one_per_layer("order", order, len(features) - 1)
     widths = itertools.pairwise(features)
     options: dict[str, Any] = {"bias": bias, "normalize": normalize}
-    return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+    if adaptive is None:
+        return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+    return [AdaptiveFilterBank(*pair, k, **options, **adaptive) for pair, k in zip(widths, orders, strict=True)]
 
 
 def one_per_layer(name: str, value: Any, layers: int) -> list[Any]:
@@ -228,9 +267,17 @@ def make_readout(in_features: int, out_features: int | None, bias: bool) -> nn.M
 
 def bank_config(filters: nn.ModuleList) -> dict[str, Any]:
     """Return the arguments that construct the filter banks."""
-    banks = [bank for bank in filters if isinstance(bank, GraphFilter)]
+    banks = [bank for bank in filters if isinstance(bank, Bank)]
     return {
         "features": [banks[0].in_features, *(bank.out_features for bank in banks)],
         "order": [bank.order for bank in banks],
         "bias": banks[0].bias is not None,
     }
+
+
+def adaptive_config(filters: nn.ModuleList) -> dict[str, Any]:
+    """Return the arguments that make the banks adaptive; none for linear ones."""
+    first = filters[0]
+    if not isinstance(first, AdaptiveFilterBank):
+        return {}
+    return {"bank": "adaptive", "ops": describe_functions(first.functions)}

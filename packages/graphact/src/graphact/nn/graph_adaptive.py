@@ -8,6 +8,7 @@ from torch import Tensor
 from graphact.graph.normalize import Normalization
 from graphact.nn.module import Start
 from graphact.nn.neighborhood_activation import NeighborhoodActivation, parameter_value
+from graphact.spec.kinds import Reads
 from graphact.spec.operations import (
     KERNEL,
     LOG_MEAN_EXP,
@@ -26,6 +27,9 @@ class GraphAdaptive(NeighborhoodActivation):
 
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k\, f(\{[S^k x]_j : j \in \mathcal{N}_i\})
 
+    It takes K + 1 exchanges between neighbours. The first one brings the neighbours' own values, which the sum, as the
+    paper defines it, does not use: with ``unshifted`` it begins at k = 0, for no further exchange.
+
     A subclass with a class attribute ``operation`` needs nothing else to be a module of its own;
     :func:`graphact.nn.register` gives it a name.
 
@@ -34,7 +38,8 @@ class GraphAdaptive(NeighborhoodActivation):
             function of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply`
             takes it; subclasses with an ``operation`` have no such argument.
         features: number F of features to give each its own weights; None shares them among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)), ``"uniform"`` within
@@ -52,12 +57,17 @@ class GraphAdaptive(NeighborhoodActivation):
         torch.Size([4, 10, 3])
     """
 
-    reads = "shifted"
+    unshifted: bool
+
+    @property
+    def reads(self) -> Reads:  # type: ignore[override]
+        """Return which terms it has; see :class:`graphact.spec.HopMixture`."""
+        return "unshifted" if self.unshifted else "shifted"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "operation" in vars(cls) and "__init__" not in vars(cls):
-            cls.__init__ = NeighborhoodActivation.__init__  # type: ignore[method-assign, assignment]
+            cls.__init__ = init_named  # type: ignore[method-assign, assignment]
 
     def __init__(
         self,
@@ -65,17 +75,35 @@ class GraphAdaptive(NeighborhoodActivation):
         features: int | None = None,
         *,
         hops: int = 1,
+        unshifted: bool = False,
         closed: bool = False,
         normalize: Normalization | None = "symmetric",
         start: Start = "zero",
         **options: float | bool,
     ) -> None:
-        vars(self)["operation"] = as_operation(op)
+        vars(self).update(operation=as_operation(op), unshifted=bool(unshifted))
         super().__init__(features=features, hops=hops, closed=closed, normalize=normalize, start=start, **options)
 
     def config(self) -> dict[str, Any]:
-        is_given = "operation" in vars(self)
-        return {**({"op": self.op} if is_given else {}), **super().config()}
+        given = {"op": self.op} if "operation" in vars(self) else {}
+        return {**given, **super().config(), **({"unshifted": True} if self.unshifted else {})}
+
+
+def init_named(
+    self: GraphAdaptive,
+    features: int | None = None,
+    *,
+    hops: int = 1,
+    unshifted: bool = False,
+    closed: bool = False,
+    normalize: Normalization | None = "symmetric",
+    start: Start = "zero",
+    **options: float | bool,
+) -> None:
+    """Initialize an activation whose class has an operation."""
+    vars(self)["unshifted"] = bool(unshifted)
+    arguments: dict[str, Any] = {"hops": hops, "closed": closed, "normalize": normalize, "start": start, **options}
+    NeighborhoodActivation.__init__(self, features, **arguments)
 
 
 class GraphAdaptiveMax(GraphAdaptive):
@@ -86,7 +114,8 @@ class GraphAdaptiveMax(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -117,7 +146,8 @@ class GraphAdaptiveMedian(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -149,7 +179,8 @@ class GraphAdaptiveKernel(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: without effect, as a node does not differ from itself.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -187,7 +218,8 @@ class GraphAdaptiveMean(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -220,7 +252,8 @@ class GraphAdaptiveSoftMaximum(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -256,7 +289,8 @@ class GraphAdaptiveTrimmedMean(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.
@@ -292,7 +326,8 @@ class GraphAdaptiveWeightedMean(GraphAdaptive):
 
     Args:
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
-        hops: number K of shifts.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
         normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
             takes the weights as they are. A ``Graph`` is never changed.

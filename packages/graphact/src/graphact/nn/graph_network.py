@@ -7,13 +7,18 @@ from typing import Any
 from torch import nn
 
 from graphact.graph.normalize import Normalization, check_normalize
+from graphact.nn.adaptive_filter_bank import AdaptiveFilterBank
 from graphact.nn.edge_net import EdgeNet
 from graphact.nn.gcnn import LayeredNetwork, make_readout, one_per_layer
 from graphact.nn.graph_filter import GraphFilter
 from graphact.nn.lookup import Activation, accepted, describe_activation
 from graphact.nn.module import GraphModule, Start
 
-CONVOLUTIONS: dict[str, type[GraphModule]] = {"GraphFilter": GraphFilter, "EdgeNet": EdgeNet}
+CONVOLUTIONS: dict[str, type[GraphModule]] = {
+    "GraphFilter": GraphFilter,
+    "AdaptiveFilterBank": AdaptiveFilterBank,
+    "EdgeNet": EdgeNet,
+}
 AnyKind = str | Mapping[str, Any] | Callable[[int, int], GraphModule]
 """The name of a convolution, a mapping of ``"name"`` and its options, or a function of the two widths."""
 

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,8 +19,6 @@ from graphact.spec import HopMixture, Layer
 from graphact.spec.kinds import Reads
 from graphact.spec.operations import OPERATIONS, Operation, register_operation
 
-# not an attribute of a class, which a subclass could change without changing the description
-FUNCTIONS: dict[Reads, Callable[..., Tensor]] = {"shifted": graph_adaptive, "hops": localized}
 SETTINGS = ("features", "hops", "closed", "normalize", "start")  # of all of them
 
 
@@ -45,7 +43,7 @@ class NeighborhoodActivation(GraphModule):
     """
 
     operation: Operation
-    reads: ClassVar[Reads]
+    reads: Reads
     trains: ClassVar[tuple[str, ...]] = ()  # parameters of the operation that are trained unless learn_NAME=False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -64,13 +62,13 @@ class NeighborhoodActivation(GraphModule):
         **options: float | bool,
     ) -> None:
         super().__init__()
-        self.hops = check_integer("hops", hops, minimum=1)
+        self.hops = check_hops(hops, self.reads)
         self.features = None if features is None else check_integer("features", features, minimum=1)
         self.closed, self.normalize = bool(closed), check_normalize(normalize)
         self.start = check_choice("start", start, tuple(STARTS))
         self.beta = nn.Parameter(torch.empty(()))
-        shape = (self.hops,) if self.features is None else (self.hops, self.features)
-        self.weights = nn.Parameter(torch.empty(shape))
+        terms = self.hops + 1 if self.reads == "unshifted" else self.hops
+        self.weights = nn.Parameter(torch.empty((terms,) if self.features is None else (terms, self.features)))
         known = OPERATIONS.get(self.operation.name) is self.operation
         self.op = self.operation.name if known else self.operation.function  # a module is registered, and trained
         self.initial = initial_values(self.operation, options)
@@ -83,16 +81,18 @@ class NeighborhoodActivation(GraphModule):
     def reset_parameters(self) -> None:
         """Set beta to 1, the weights as ``start`` says, and trained parameters of the operation to their options."""
         nn.init.ones_(self.beta)
-        init_uniform(self.weights, self.start, self.hops)
+        init_uniform(self.weights, self.start, len(self.weights))
         for name in self.learned:
             nn.init.constant_(getattr(self, f"log_{name}"), math.log(self.initial[name]))
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:
         graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         parameters = {name: parameter_value(self, name) for name in self.initial}
-        return FUNCTIONS[self.reads](
-            x, graph, self.beta, self.weights, self.resolve_operation(), closed=self.closed, parameters=parameters
-        )
+        options: dict[str, Any] = {"closed": self.closed, "parameters": parameters}
+        if self.reads == "hops":
+            return localized(x, graph, self.beta, self.weights, self.resolve_operation(), **options)
+        options["unshifted"] = self.reads == "unshifted"
+        return graph_adaptive(x, graph, self.beta, self.weights, self.resolve_operation(), **options)
 
     def describe(self) -> tuple[Layer, ...]:
         constants = {name: value for name, value in self.initial.items() if name not in self.learned}
@@ -114,6 +114,13 @@ class NeighborhoodActivation(GraphModule):
         for name, value in self.initial.items():
             options |= {name: value, f"learn_{name}": name in self.learned}
         return {"hops": self.hops, "features": self.features, "closed": self.closed, **options}
+
+
+def check_hops(hops: int, reads: Reads) -> int:
+    """Return a number of hops; raise unless it is at least 1, or 0 with the unshifted term."""
+    if reads == "shifted" and hops == 0:
+        raise ValueError("hops must be at least 1, or 0 with unshifted=True, got 0")
+    return check_integer("hops", hops, minimum=0 if reads == "unshifted" else 1)
 
 
 def initial_values(operation: Operation, options: Mapping[str, Any]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from graphact.graph.graph import check_values
 from graphact.graph.protocol import Pass
 from graphact.kernels.reference import own_term
 from graphact.spec import UnsupportedModelError
-from graphact.spec.operations import Operation
+from graphact.spec.operations import MEAN, STD, Operation
 
 
 class EdgeGraph:
@@ -103,6 +103,8 @@ class Walks:
     def evaluate(self, x: Tensor, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:
         """See :func:`graphact.functional.neighborhood.evaluate`."""
         graph = self.graph
+        if self.hops == 1 and op in (MEAN, STD):
+            return moments(x, *graph.neighbors(self.closed or closed), graph.num_nodes)[op is STD]
         if not op.is_built_in:
             if graph.lists_of is None:
                 raise UnsupportedModelError("", f'the function {op.name!r} of neighbours needs edges="constant"')
@@ -181,6 +183,19 @@ def median(x: Tensor, source: Tensor, target: Tensor, num_nodes: int) -> Tensor:
     middle = middle.clamp(max=count - 1).expand(x.shape)
     out = torch.where(degree > 0, values.gather(-2, middle), 0.0)
     return torch.where(is_nan, torch.nan, out)
+
+
+def moments(x: Tensor, source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Return means and standard deviations, of differences to one of the values; 0 where there are none."""
+    values, degree = x.index_select(-2, source), degrees(target, num_nodes).clamp(min=1)
+
+    def at_target(y: Tensor) -> Tensor:
+        return torch.cat([y, y[..., :1, :]], dim=-2).index_select(-2, target)  # the node that does not exist, too
+
+    mean = scattered(values, target, num_nodes, "sum") / degree
+    apart = values - at_target(largest(x, source, target, num_nodes, 1))
+    apart = apart - at_target(scattered(apart, target, num_nodes, "sum") / degree)
+    return mean, (scattered(apart.square(), target, num_nodes, "sum") / degree).sqrt()
 
 
 def ascending(values: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ A description is true or refused: what is not known raises :class:`UnsupportedMo
 
 from graphact.spec.kinds import (
     Activation,
+    AdaptiveFilter,
     Convolution,
     Filter,
     HopMixture,
@@ -25,6 +26,7 @@ from graphact.spec.stored import is_registered, to_json
 
 __all__ = [
     "Activation",
+    "AdaptiveFilter",
     "Convolution",
     "Filter",
     "HopMixture",

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from graphact.spec.layer import Layer, structure
 from graphact.spec.operations import Array, Operation, namespace_of
 
-Reads = Literal["shifted", "hops"]
+Reads = Literal["shifted", "unshifted", "hops"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +19,46 @@ class Filter(Layer):
 
     taps: Array  # (K + 1, F_in, F_out)
     bias: Array | None = None  # (F_out,)
+
+    @property
+    def exchanges(self) -> int:
+        return len(self.taps) - 1
+
+    @property
+    def in_features(self) -> int:
+        return int(self.taps.shape[1])
+
+    @property
+    def out_features(self) -> int:
+        return int(self.taps.shape[2])
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveFilter(Layer):
+    r"""A bank of graph-adaptive filters.
+
+    .. math:: \sum_{k=0}^{K} S^k x H_k + \sum_m \sum_{k=0}^{K-1} f_m(S^k x) G_{mk} + b
+
+    Attributes:
+        functions: the functions f of a neighbourhood, each with its parameters.
+        closed: whether a node counts among its neighbours.
+        taps: H, ``(K + 1, F_in, F_out)``.
+        function_taps: G, ``(M, K, F_in, F_out)``.
+        bias: b, ``(F_out,)``.
+    """
+
+    kind = "adaptive-filter"
+    ARRAYS = ("taps", "function_taps", "bias")
+
+    functions: tuple[tuple[Operation, Mapping[str, float]], ...]
+    closed: bool
+    taps: Array
+    function_taps: Array
+    bias: Array | None = None
+
+    def settings(self) -> dict[str, Any]:
+        functions = [{"operation": op.name, "constants": dict(constants)} for op, constants in self.functions]
+        return {"functions": functions, "closed": self.closed}
 
     @property
     def exchanges(self) -> int:
@@ -75,16 +115,16 @@ class Pointwise(Layer):
 
 @dataclass(frozen=True, eq=False)
 class HopMixture(Layer):
-    r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_{k=1}^{K} h_k\,f_k(x)`.
+    r"""An activation :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k\,f_k(x)`.
 
     Attributes:
         operation: the function f of a neighbourhood.
-        reads: ``"shifted"`` (graph-adaptive: the one-hop neighbours of :math:`S^k x`) or ``"hops"`` (localized: the
-            k-hop neighbours of x).
+        reads: ``"shifted"`` (graph-adaptive: the one-hop neighbours of :math:`S^k x`, k = 1..K), ``"unshifted"`` (the
+            same from k = 0 on) or ``"hops"`` (localized: the k-hop neighbours of x, k = 1..K).
         closed: whether a node counts among its neighbours.
         constants: parameters of the operation that are not trained, by name.
         beta: scalar.
-        weights: ``(K,)``, or ``(K, F)`` with weights for each feature.
+        weights: of the terms, ``(K,)``, or ``(K, F)`` with weights for each feature; K + 1 rows for ``"unshifted"``.
         log_parameters: logarithms of the trained parameters of the operation, by name.
     """
 
@@ -119,11 +159,24 @@ class HopMixture(Layer):
 
     @property
     def hops(self) -> int:
+        """The number of terms."""
         return len(self.weights)
 
     @property
+    def shifts(self) -> tuple[int, ...]:
+        """How many times the signal of each term is shifted; 0 in a localized activation."""
+        if self.reads == "hops":
+            return (0,) * self.hops
+        first = 1 if self.reads == "shifted" else 0
+        return tuple(range(first, first + self.hops))
+
+    def is_shifted(self, term: int) -> bool:
+        """Return whether the signal of a term is the shift of that of the term before it, or of the input."""
+        return self.shifts[term] > (self.shifts[term - 1] if term else 0)
+
+    @property
     def exchanges(self) -> int:
-        """K + 1 for K shifted hops; one for each of K hops that are read by relaying."""
+        """K + 1 for shifts up to K; one for each of K hops that are read by relaying."""
         return self.hops + 1 if self.reads == "shifted" else self.hops
 
     @property

@@ -122,6 +122,14 @@ def kernel(own: Array, neighbors: Array, xp: Any, gamma: Array | float) -> Array
     return xp.exp(-xp.sum((own - neighbors) ** 2, -2) / (2 * gamma**2))
 
 
+def std(neighbors: Array, xp: Any) -> Array:
+    """The population standard deviation, of differences to the first neighbour: equal values give exactly 0."""
+    apart = neighbors - neighbors[..., :1, :]
+    variance = xp.mean((apart - xp.mean(apart, -2)[..., None, :]) ** 2, -2)
+    is_zero = variance == 0  # where the square root has no derivative; the one taken is 0
+    return xp.where(is_zero, variance, xp.sqrt(xp.where(is_zero, xp.ones_like(variance), variance)))
+
+
 def log_mean_exp(neighbors: Array, xp: Any, temperature: Array | float) -> Array:
     """A soft maximum: near the maximum at low temperatures, near the mean at high ones; NaN in, NaN out."""
     top = xp.amax(neighbors, -2)
@@ -170,11 +178,12 @@ for operation in (MAX, MIN, MEDIAN, KERNEL):
 
 # composed of torch operations over segments of edges (functional/segments.py); elsewhere treated as a user's own
 MEAN = Operation("mean", mean)
+STD = Operation("std", std)
 LOG_MEAN_EXP = Operation("log-mean-exp", log_mean_exp, {"temperature": 1.0})
 TRIMMED_MEAN = Operation("trimmed-mean", trimmed_mean, {"trim": 0.25})
 WEIGHTED_MEAN = Operation("weighted-mean", weighted_mean, {"width": 1.0})
 
-OURS = (MAX, MIN, MEDIAN, KERNEL, MEAN, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTED_MEAN)
+OURS = (MAX, MIN, MEDIAN, KERNEL, MEAN, STD, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTED_MEAN)
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in OURS}
 """Operations by name; :func:`register_operation` adds to them."""
 

@@ -1,14 +1,14 @@
 """Stacked models: one operation computes a layer of all replicas, from the description of the layer.
 
 Shapes are those of ``stacked.py``. A network is a sequence of filter banks, each with or without an activation after
-it, and an optional linear map.
+it and its input added to the result, and an optional linear map.
 """
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,34 @@ from graphact.functional.neighborhood import evaluate_kernel
 from graphact.graph import Graph
 from graphact.kernels import autograd
 from graphact.nn.module import describe
-from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError, structure
-from graphact.spec.operations import MAX, MIN
+from graphact.spec import (
+    AdaptiveFilter,
+    Filter,
+    HopMixture,
+    Layer,
+    Linear,
+    Pointwise,
+    Sum,
+    UnsupportedModelError,
+    structure,
+)
+from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MIN, OURS, WEIGHTED_MEAN
 from graphact.training.loop import TaskBatch
 from graphact.training.stacked import EgoGraphs, StackedGraphs, StackedTasks
 from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
 from graphact.training.task import loss_of, metric_of
 
 Activation = HopMixture | Pointwise
+# parameters p of operations with f_p(z) = p f_1(z / p), or of the kernel f_p(z) = f_1(z / p)
+SCALES = {KERNEL: "gamma", LOG_MEAN_EXP: "temperature", WEIGHTED_MEAN: "width"}
+
+
+class Stage(NamedTuple):
+    """A filter bank, the activation after it, and whether the result is added to the input of the bank."""
+
+    bank: Filter | AdaptiveFilter
+    activation: Activation | None
+    adds_input: bool
 
 
 class StackedModels(TaskBatch):
@@ -66,13 +86,13 @@ class StackedModels(TaskBatch):
         """All shifts that the first filter bank and the activation after it need."""
         data = self.data
         graphs = StackedGraphs([data.graphs.graphs[number] for number in data.first_owners()])
-        bank, activation = stages_of(self.described[0])[0][0]
+        bank, activation, _ = stages_of(self.described[0])[0][0]
         hops = 0
         # on a GPU, shifting by small matrix products was faster than summing and differentiating more columns
         cheap_shifts = graphs.dense is not None and data.inputs.is_cuda
-        if isinstance(activation, HopMixture) and activation.reads == "shifted" and not cheap_shifts:
-            hops = activation.hops
-        return ShiftedInputs(data.inputs, graphs, data.owner, bank.exchanges, hops, bank.bias is not None)
+        if isinstance(activation, HopMixture) and isinstance(bank, Filter) and not cheap_shifts:
+            hops = max(activation.shifts)
+        return ShiftedInputs(data.inputs, graphs, data.owner, bank, hops)
 
     def untrained(self) -> list[Tensor]:
         return self.frozen
@@ -109,24 +129,27 @@ class StackedModels(TaskBatch):
 
     def answers(self, samples: Tensor) -> Tensor:
         """The same for samples ``(R, B)`` of the tasks."""
-        bank, _ = self.stages[0]
-        signal = FilteredInputs(self.shifted_inputs, samples, self.data.graphs, bank.taps, bank.bias)
-        return self._after_first_filter(signal, self.data.graphs)
+        first = self.stages[0]
+        signal = FilteredInputs(self.shifted_inputs, samples, self.data.graphs, first.bank)
+        inputs = self.data.signals(samples).transpose(1, 2) if first.adds_input else None
+        return self._after_first_filter(signal, inputs, self.data.graphs)
 
     def forward(self, x: Tensor, graphs: StackedGraphs) -> Tensor:
         """The answers that count to signals ``(R, B, N, F)`` on any graphs, as :meth:`Fleet.forward` gives them."""
-        bank, _ = self.stages[0]
         x = x.transpose(1, 2).contiguous()
-        return self._after_first_filter(stacked_filter(x, graphs, bank.taps, bank.bias), graphs)
+        return self._after_first_filter(stacked_filter(x, graphs, self.stages[0].bank), x, graphs)
 
-    def _after_first_filter(self, signal: StackedSignal, graphs: StackedGraphs) -> Tensor:
-        for (_, activation), (bank, _) in pairwise(self.stages):
-            x = activate(signal, graphs, activation, None)
-            signal = stacked_filter(x, graphs, bank.taps, bank.bias)
+    def _after_first_filter(self, signal: StackedSignal, x: Tensor | None, graphs: StackedGraphs) -> Tensor:
+        for stage, following in pairwise(self.stages):
+            out = activate(signal, graphs, stage.activation, None)
+            x = x + out if stage.adds_input and x is not None else out
+            signal = stacked_filter(x, graphs, following.bank)
         ego = None
         if self.data.nodes is not None:  # nothing after the last filter bank is needed but at these nodes
             ego = self._own_ego_graphs if graphs is self.data.graphs else EgoGraphs(graphs, self.data.nodes)
-        answers = activate(signal, graphs, self.stages[-1][1], ego)
+        answers = activate(signal, graphs, self.stages[-1].activation, ego)
+        if self.stages[-1].adds_input and x is not None:
+            answers = answers + (x if ego is None else x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1))
         if self.readout is not None:
             read = torch.bmm(answers.flatten(1, 2), self.readout.weight.transpose(1, 2))
             read = read if self.readout.bias is None else read + self.readout.bias.unsqueeze(1)
@@ -148,46 +171,50 @@ def activate(signal: StackedSignal, graphs: StackedGraphs, layer: Activation | N
 
 
 def mix_hops(signal: StackedSignal, graphs: StackedGraphs, layer: HopMixture, ego: EgoGraphs | None = None) -> Tensor:
-    r"""Return :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k f_k(x)` for all replicas, with a built-in operation f.
+    r"""Return :math:`\beta\,\mathrm{ReLU}(x) + \sum_k h_k f_k(x)` for all replicas, with an operation f of graphact.
 
     The terms are those of :func:`graphact.functional.graph_adaptive` and :func:`graphact.functional.localized`; shifts
     come from the signal in whatever form it is known.
     """
-    gamma, hops = layer.parameters.get("gamma"), layer.weights.size(1)
-    if gamma is not None:  # of each replica, trained or one number for all
-        gamma = gamma if isinstance(gamma, Tensor) else layer.weights.new_full((len(layer.weights),), gamma)
-        gamma = gamma.view(-1, 1, 1, 1)
+    scale, hops = layer.parameters.get(SCALES.get(layer.operation, "")), layer.weights.size(1)
+    if scale is not None:  # of each replica, trained or one number for all
+        scale = scale if isinstance(scale, Tensor) else layer.weights.new_full((len(layer.weights),), scale)
+        scale = scale.view(-1, 1, 1, 1)
     if layer.reads == "hops" and hops > 1:
         own = signal.everywhere(0)
-        values = evaluate_hops(own, graphs.union, layer, gamma, ego if gamma is None else None)
+        values = evaluate_hops(own, graphs.union, layer, scale, ego if scale is None else None)
         if ego is not None:
             own, *values = (x.flatten(0, 1).index_select(0, ego.nodes).unsqueeze(1) for x in (own, *values))
         return autograd.mix(own, values, layer.beta, layer.weights)
-    read = range(1, hops + 1) if layer.reads == "shifted" else range(1)
+    first = 1 if layer.reads == "shifted" else 0
+    read = range(first, first + hops)
     if ego is None:
-        values = [evaluate(signal.everywhere(hop), graphs.union, layer, gamma) for hop in read]
+        values = [evaluate(signal.everywhere(hop), graphs.union, layer, scale) for hop in read]
         return autograd.mix(signal.everywhere(0), values, layer.beta, layer.weights)
     own, around = _LastRow.apply(signal.around(ego, read))
     union, centers = ego.union(len(read))
-    chosen = evaluate(around, union, layer, gamma).flatten(0, 1).index_select(0, centers)
+    chosen = evaluate(around, union, layer, scale).flatten(0, 1).index_select(0, centers)
     values = [*chosen.view(len(around), len(read), 1, *around.shape[2:]).unbind(1)]
     return autograd.mix(own, values, layer.beta, layer.weights)
 
 
-def evaluate(z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None) -> Tensor:
+def evaluate(z: Tensor, graph: Graph, activation: HopMixture, scale: Tensor | None) -> Tensor:
     """Evaluate the operation over neighbourhoods in a graph whose nodes are all rows ``(R, n)`` of a signal."""
-    if gamma is not None:
-        rows = (z / gamma).flatten(0, 1).flatten(1)
+    op, rows = activation.operation, (z if scale is None else z / scale).flatten(0, 1).flatten(1)
+    if op is KERNEL:
         return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0).view(z.shape)
-    rows, op = z.flatten(0, 1).flatten(1), activation.operation.name
-    return autograd.fused_neighbor_pass(rows, graph, op, activation.closed, shifting=False)[0].view(z.shape)
+    if op.is_built_in:
+        return autograd.fused_neighbor_pass(rows, graph, op.name, activation.closed, shifting=False)[0].view(z.shape)
+    parameters = activation.constants if scale is None else {SCALES[op]: 1.0}
+    values = evaluate_lists(rows, graph, op, parameters, activation.closed).view(z.shape)
+    return values if scale is None else scale * values
 
 
 def evaluate_hops(
-    z: Tensor, graph: Graph, activation: HopMixture, gamma: Tensor | None, ego: EgoGraphs | None
+    z: Tensor, graph: Graph, activation: HopMixture, scale: Tensor | None, ego: EgoGraphs | None
 ) -> list[Tensor]:
     """Evaluate it over the neighbours of each hop of a localized activation, at all nodes or only at centers."""
-    rows, hops = (z if gamma is None else z / gamma).flatten(0, 1).flatten(1), activation.weights.size(1)
+    rows, hops = (z if scale is None else z / scale).flatten(0, 1).flatten(1), activation.weights.size(1)
     if ego is not None:
         op, lists = activation.operation.name, ego.hop_lists(hops, activation.closed)
         return [autograd.select(rows, None, hop, op, False)[0].view(z.shape) for hop in lists]
@@ -224,7 +251,7 @@ class _LastRow(torch.autograd.Function):
 def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
     """Return the layers of a model if they can be stacked with others like them; raise otherwise."""
     layers = describe(model)
-    for number, (_, activation) in enumerate(stages_of(layers)[0]):
+    for number, (_, activation, _) in enumerate(stages_of(layers)[0]):
         if reason := why_not_stacked(activation):
             raise UnsupportedModelError(f"activation {number}", reason)
     arrays = [array for layer in layers for array in layer.arrays().values()]
@@ -233,17 +260,19 @@ def stackable_layers(model: nn.Module) -> tuple[Layer, ...]:
     return layers
 
 
-def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | None]], Linear | None]:
+def stages_of(layers: Sequence[Layer]) -> tuple[list[Stage], Linear | None]:
     """Pair each filter bank with the activation after it; return them and the readout, or raise for another order."""
-    stages, readout = list[tuple[Filter, Activation | None]](), None
+    stages, readout = list[Stage](), None
     for number, layer in enumerate(layers):
-        may_follow = bool(stages) and readout is None
-        if isinstance(layer, Filter) and readout is None:
-            stages.append((layer, None))
-        elif isinstance(layer, Linear) and may_follow:
+        is_open = bool(stages) and readout is None and not stages[-1].adds_input
+        if isinstance(layer, Filter | AdaptiveFilter) and readout is None:
+            stages.append(Stage(layer, None, False))
+        elif isinstance(layer, HopMixture | Pointwise) and is_open and stages[-1].activation is None:
+            stages[-1] = stages[-1]._replace(activation=layer)
+        elif isinstance(layer, Sum) and readout is None and len(inner := residual_stages(layer)) == 1:
+            stages.append(inner[0]._replace(adds_input=True))
+        elif isinstance(layer, Linear) and stages and readout is None:
             readout = layer
-        elif isinstance(layer, HopMixture | Pointwise) and may_follow and stages[-1][1] is None:
-            stages[-1] = stages[-1][0], layer
         else:
             raise UnsupportedModelError(f"layer {number}", f"a layer of kind {layer.kind!r} is not stacked here")
     if not stages:
@@ -251,11 +280,21 @@ def stages_of(layers: Sequence[Layer]) -> tuple[list[tuple[Filter, Activation | 
     return stages, readout
 
 
+def residual_stages(layer: Sum) -> list[Stage]:
+    """Return the stages of a chain that is added to its input; none of another sum."""
+    if len(layer.branches) != 2 or layer.branches[0]:
+        return []
+    stages, readout = stages_of(layer.branches[1])
+    return stages if readout is None else []
+
+
 def why_not_stacked(activation: Activation | None) -> str:
     """Explain why an activation has no stacked form; empty where it has one."""
     match activation:
         case Pointwise(function=function) if function not in FUNCTIONS:
             return f"the function {function!r} is not stacked"
-        case HopMixture(operation=operation) if not operation.is_built_in:
+        case HopMixture(operation=operation, reads="hops") if not operation.is_built_in:
+            return f"the localized operation {operation.name!r} is not stacked"
+        case HopMixture(operation=operation) if operation not in OURS:
             return f"the operation {operation.name!r} is not stacked"
     return ""

@@ -14,8 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from graphact.functional.adaptive_filter import order_taps
+from graphact.functional.neighborhood import functions_pass
 from graphact.kernels.dispatch import implementation
+from graphact.spec import AdaptiveFilter, Filter
 from graphact.training.stacked import EgoGraphs, StackedGraphs
+
+Bank = Filter | AdaptiveFilter
 
 
 def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
@@ -24,6 +29,23 @@ def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
     for _ in range(count - 1):
         shifts.append(graphs.shift(shifts[-1]))
     return torch.cat(shifts, dim=-1)
+
+
+def adaptive_columns(x: Tensor, graphs: StackedGraphs, bank: AdaptiveFilter, order: int) -> Tensor:
+    """What ``order`` exchanges give side by side: x, then functions of neighbourhoods and a shift for each."""
+    columns = [x]
+    for _ in range(order):
+        rows = x.flatten(0, 1).flatten(1)
+        *values, _ = functions_pass(rows, graphs.union, bank.functions, bank.closed, False)
+        x = graphs.shift(x)
+        columns += [*(value.view(x.shape) for value in values), x]
+    return torch.cat(columns, dim=-1)
+
+
+def matrix_of(bank: Bank) -> Tensor:
+    """The coefficients of all columns, ``(R, C, F_out)``."""
+    adaptive = isinstance(bank, AdaptiveFilter)
+    return order_taps(bank.taps, bank.function_taps) if adaptive else bank.taps.flatten(1, 2)
 
 
 class KnownSignal:
@@ -65,10 +87,8 @@ class FilteredInputs:
     ``S^hop z = sum_k h_k S^(k + hop) x + b S^hop 1``: no shift remains to be made, as far as the inputs were shifted.
     """
 
-    def __init__(
-        self, inputs: "ShiftedInputs", samples: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None
-    ) -> None:
-        self.inputs, self.samples, self.graphs, self.taps, self.bias = inputs, samples, graphs, taps, bias
+    def __init__(self, inputs: "ShiftedInputs", samples: Tensor, graphs: StackedGraphs, bank: Bank) -> None:
+        self.inputs, self.samples, self.graphs, self.bank = inputs, samples, graphs, bank
 
     @cached_property
     def _everywhere(self) -> tuple[Tensor, KnownSignal]:
@@ -92,7 +112,7 @@ class FilteredInputs:
         return torch.cat([*(self._mix(columns, hop) for hop in hops), self._mix(center, 0)], dim=1)
 
     def _mix(self, columns: Tensor, hop: int) -> Tensor:
-        return _FilterBank.apply(columns, self.inputs.bank(self.taps, self.bias, hop))
+        return _FilterBank.apply(columns, self.inputs.weights(self.bank, hop))
 
 
 class _FilterBank(torch.autograd.Function):
@@ -119,17 +139,19 @@ class _FilterBank(torch.autograd.Function):
 class ShiftedInputs:
     """The inputs ``(G, S, N, F_in)`` of all distinct tasks and their shifts, computed once: inputs never change.
 
-    ``owner`` ``(R,)`` is the task of each replica, ``order`` that of the first filter bank, whose result is shifted
-    ``hops`` times; its bias, if there is one, is shifted too.
+    ``owner`` ``(R,)`` is the task of each replica; ``bank`` is the first filter bank, whose result is shifted ``hops``
+    times; its bias, if there is one, is shifted too. For an adaptive bank, functions of neighbourhoods are among them.
     """
 
-    def __init__(
-        self, inputs: Tensor, graphs: StackedGraphs, owner: Tensor, order: int, hops: int, with_bias: bool
-    ) -> None:
+    def __init__(self, inputs: Tensor, graphs: StackedGraphs, owner: Tensor, bank: Bank, hops: int) -> None:
         num_tasks, self.num_samples, self.num_nodes, self.features = inputs.shape
         self.owner, self.hops = owner, hops
-        table = all_shifts(inputs.transpose(1, 2).contiguous(), graphs, order + 1 + hops)
-        if with_bias:
+        by_nodes = inputs.transpose(1, 2).contiguous()
+        if isinstance(bank, AdaptiveFilter):
+            table = adaptive_columns(by_nodes, graphs, bank, bank.exchanges)
+        else:
+            table = all_shifts(by_nodes, graphs, bank.exchanges + 1 + hops)
+        if bank.bias is not None:
             constants = all_shifts(inputs.new_ones(num_tasks, self.num_nodes, 1, 1), graphs, 1 + hops)
             table = torch.cat([table, constants.expand(-1, -1, self.num_samples, -1)], dim=-1)
         self.table = table.flatten(0, 2)
@@ -140,13 +162,13 @@ class ShiftedInputs:
         index = rows.unsqueeze(2) * self.num_samples + samples.unsqueeze(1)
         return implementation(self.table).gather_rows(self.table, index)
 
-    def bank(self, taps: Tensor, bias: Tensor | None, hop: int) -> Tensor:
+    def weights(self, bank: Bank, hop: int) -> Tensor:
         """The weights of the columns for ``S^hop z``, ``(R, C, F_out)``."""
         before, after = hop, self.hops - hop
-        weights = F.pad(taps.flatten(1, 2), (0, 0, before * self.features, after * self.features))
-        if bias is None:
+        weights = F.pad(matrix_of(bank), (0, 0, before * self.features, after * self.features))
+        if bank.bias is None:
             return weights
-        return torch.cat([weights, F.pad(bias.unsqueeze(1), (0, 0, before, after))], dim=1)
+        return torch.cat([weights, F.pad(bank.bias.unsqueeze(1), (0, 0, before, after))], dim=1)
 
 
 def product(matrices: Tensor, signal: Tensor) -> Tensor:
@@ -157,8 +179,13 @@ def product(matrices: Tensor, signal: Tensor) -> Tensor:
 StackedSignal = KnownSignal | SpectralSignal | FilteredInputs
 
 
-def stacked_filter(x: Tensor, graphs: StackedGraphs, taps: Tensor, bias: Tensor | None) -> StackedSignal:
-    """:func:`graphact.functional.graph_filter` with taps ``(R, K + 1, F_in, F_out)``, plus a bias ``(R, F_out)``."""
+def stacked_filter(x: Tensor, graphs: StackedGraphs, bank: Bank) -> StackedSignal:
+    """A filter bank with taps ``(R, K + 1, F_in, F_out)`` and a bias ``(R, F_out)``, adaptive or linear."""
+    taps, bias = bank.taps, bank.bias
+    if isinstance(bank, AdaptiveFilter):
+        columns = adaptive_columns(x, graphs, bank, bank.taps.size(1) - 1)
+        filtered = torch.bmm(columns.flatten(1, 2), matrix_of(bank)).view(*x.shape[:3], -1)
+        return KnownSignal(filtered if bias is None else filtered + bias.view(len(bias), 1, 1, -1), graphs)
     if prefers_eigenbasis(x, graphs, taps):
         return SpectralSignal(in_eigenbasis(x, graphs, taps, bias), graphs)
     if x.size(3) <= taps.size(3):

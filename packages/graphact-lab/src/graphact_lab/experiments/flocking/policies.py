@@ -1,12 +1,10 @@
 """Policies side by side: networks of one shape with parameters of their own, each on the teams that it flies."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from graphact.functional.elementwise import FUNCTIONS
 from graphact.functional.neighborhood import evaluate as evaluate_lists
 from graphact.graph import Graph
 from graphact.kernels import autograd
@@ -21,13 +19,10 @@ from graphact.spec import (
     UnsupportedModelError,
     structure,
 )
-from graphact.spec.operations import LOG_MEAN_EXP, WEIGHTED_MEAN, Operation, find_operation
-from graphact.training.stacked_models import apply_pointwise, mix_hops
+from graphact.spec.operations import find_operation
+from graphact.training.stacked_models import apply_pointwise, mix_hops, why_not_stacked
 from graphact.training.stacked_signals import KnownSignal, stacked_filter
 from graphact_lab.experiments.flocking.team_graphs import TeamGraphs
-
-# f(y; p) = p f(y / p; 1): the parameter of each replica becomes a scale of its values
-HOMOGENEOUS = {LOG_MEAN_EXP.name: "temperature", WEIGHTED_MEAN.name: "width"}
 
 
 class Policies:
@@ -71,17 +66,15 @@ class Policies:
         graphs, x = TeamGraphs(graph, len(self)), x.unsqueeze(2)
         for layer in self.layers:
             match layer:
-                case Filter(taps=taps, bias=bias):
-                    x = stacked_filter(x, graphs, taps, bias).everywhere(0)
+                case Filter():
+                    x = stacked_filter(x, graphs, layer).everywhere(0)
                 case Linear(weight=weight, bias=bias):
                     x = torch.bmm(x.squeeze(2), weight.transpose(1, 2)).unsqueeze(2)
                     x = x if bias is None else x + bias.view(len(self), 1, 1, -1)
                 case Pointwise():
                     x = apply_pointwise(x, layer)
-                case HopMixture(operation=operation) if operation.is_built_in:
-                    x = mix_hops(KnownSignal(x, graphs), graphs, layer)
                 case HopMixture():
-                    x = mix_others(x, graphs, layer)
+                    x = mix_hops(KnownSignal(x, graphs), graphs, layer)
                 case Activation():
                     x = mix_several(x, graphs, layer)
         return x.squeeze(2)
@@ -115,50 +108,21 @@ def check_layer(layer: Layer, number: int) -> None:
     match layer:
         case Filter() | Linear():
             return
-        case Pointwise(function=function) if function in FUNCTIONS:
-            return
-        case HopMixture(operation=operation, log_parameters=learned) if (
-            operation.is_built_in or operation.name in HOMOGENEOUS or not learned
-        ):
+        case Pointwise() | HopMixture() if not why_not_stacked(layer):
             return
         case Activation(function="mixture-ga"):
             return
     raise UnsupportedModelError(f"layer {number}", f"a layer of the kind {layer.kind!r} cannot fly in a fleet")
 
 
-def mix_others(x: Tensor, graphs: TeamGraphs, layer: HopMixture) -> Tensor:
-    """An activation whose operation is not built in, of a signal ``(R, M, 1, F)``; see :func:`mix_hops`."""
-    hops, operation, constants = layer.weights.size(1), layer.operation, layer.constants
-    if layer.reads == "hops" and hops > 1:
-        raise UnsupportedModelError("", f"the operation {operation.name!r} over several hops is not stacked")
-    scale: Tensor | float | None = None
-    name = HOMOGENEOUS.get(operation.name, "")
-    if name in layer.parameters:
-        learned, constants = layer.parameters[name], {**constants, name: 1.0}
-        scale = learned.view(-1, 1, 1, 1) if isinstance(learned, Tensor) else learned
-    signal, first = KnownSignal(x, graphs), int(layer.reads == "shifted")
-    values = []
-    for hop in range(first, first + hops):
-        y = signal.everywhere(hop) if scale is None else signal.everywhere(hop) / scale
-        value = over_neighbors(y, graphs.union, operation, constants, layer.closed)
-        values.append(value if scale is None else scale * value)
-    return autograd.mix(x, values, layer.beta, layer.weights)
-
-
 def mix_several(x: Tensor, graphs: TeamGraphs, layer: Activation) -> Tensor:
     """Several functions of each neighbourhood, as :func:`graphact.functional.graph_adaptive_mixture` mixes them."""
     weights, signal = layer.tensors["weights"], KnownSignal(x, graphs)  # (R, M, K) or (R, M, K, F)
     operations, closed = [find_operation(name) for name in layer.options["ops"]], layer.options["closed"]
+    first = 0 if layer.options.get("unshifted") else 1
     values = [
-        over_neighbors(signal.everywhere(hop), graphs.union, operation, operation.parameters, closed)
-        for operation in operations
-        for hop in range(1, weights.size(2) + 1)
+        evaluate_lists(signal.everywhere(hop).flatten(0, 2), graphs.union, op, op.parameters, closed).view(x.shape)
+        for op in operations
+        for hop in range(first, first + weights.size(2))
     ]
     return autograd.mix(x, values, layer.tensors["beta"], weights.flatten(1, 2))
-
-
-def over_neighbors(
-    x: Tensor, graph: Graph, operation: Operation, parameters: Mapping[str, Any], closed: bool
-) -> Tensor:
-    """Evaluate an operation over the neighbourhoods of all rows of a signal ``(R, M, 1, F)``."""
-    return evaluate_lists(x.flatten(0, 2), graph, operation, parameters, closed).view(x.shape)

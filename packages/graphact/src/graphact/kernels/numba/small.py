@@ -228,7 +228,11 @@ def extreme_forward(
     if shifted:
         shift_signal(rows, weight, diagonal, x, signals[0], sizes)
     for hop in range(len(h)):
-        signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        signal, again, following = (
+            signals[hop] if shifted or hop > 0 else x,
+            hop + 1 < len(h),
+            signals[(hop + 1) % len(h)],
+        )
         extreme_kernel(*rows, again, weight, flip, closed, False, signal, terms[hop], slots[hop], following, *sizes)
         if again:
             add_diagonal(diagonal, signal, following)
@@ -245,7 +249,11 @@ def median_forward(
     if shifted:
         shift_signal(rows, weight, diagonal, x, signals[0], sizes)
     for hop in range(len(h)):
-        signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        signal, again, following = (
+            signals[hop] if shifted or hop > 0 else x,
+            hop + 1 < len(h),
+            signals[(hop + 1) % len(h)],
+        )
         median_kernel(
             *rows, again, weight, networks, starts, longest, closed, False, signal, bits, no_node, terms[hop],
             slots[hop], following, *sizes
@@ -265,7 +273,11 @@ def kernel_forward(
     if shifted:
         shift_signal(rows, weight, diagonal, x, signals[0], sizes)
     for hop in range(len(h)):
-        signal, again, following = signals[hop] if shifted else x, hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        signal, again, following = (
+            signals[hop] if shifted or hop > 0 else x,
+            hop + 1 < len(h),
+            signals[(hop + 1) % len(h)],
+        )
         sum_sq_diff_kernel(*rows, again, weight, signal, sums[hop], following, *sizes)
         term, distance = terms[hop], sums[hop]
         for at in range(ZERO, np.uint64(x.size)):
@@ -323,7 +335,7 @@ def kernel_backward(
         if again:
             shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
             grad_following, grad_signal = grad_signal, grad_following
-        signal = signals[hop] if shifted else x
+        signal = signals[hop] if shifted or hop > 0 else x
         sum_sq_diff_backward_kernel(*rows, *lists_t, grad_term, signal, grad_signal, *sizes)
         if again:
             add_to(grad_signal, grad_following)

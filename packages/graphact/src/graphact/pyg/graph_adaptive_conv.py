@@ -1,0 +1,72 @@
+"""Adaptive filter banks under PyG's names."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphact.functional.adaptive_filter import BankFunction
+from graphact.nn import AdaptiveFilterBank
+
+
+class GraphAdaptiveConv(AdaptiveFilterBank):
+    r"""A convolution that forms shifts and functions of neighbourhoods from the same messages.
+
+    .. math:: x'_i = \sum_{k=0}^{K} H_k^\top [S^k x]_i + \sum_{m} \sum_{k=0}^{K-1} G_{mk}^\top
+        f_m(\{[S^k x]_j : j \in \mathcal{N}_i\}) + b
+
+    It is :class:`graphact.nn.AdaptiveFilterBank` with PyG's arguments. S is normalised as in
+    :class:`~torch_geometric.nn.conv.GCNConv` but without self-loops, or has the edge weights as they are. With ``K=1``
+    it takes one round of messages, as SAGEConv and PNAConv do, which have no weighted shift.
+
+    Args:
+        in_channels: features of the input.
+        out_channels: features of the output.
+        K: number of rounds of messages.
+        aggr: the functions f: a name (``"max"``, ``"min"``, ``"median"``, ``"std"``, ``"mean"``, ``"kernel"`` or a
+            registered one) or several.
+        normalize: divide edge weights by the square roots of the degrees at both ends.
+        bias: add a trained constant to each output feature.
+
+    Shapes:
+        x: ``(..., N, in_channels)``; edge_index: ``(2, E)``, or a :class:`~graphact.Graph`; edge_weight: ``(E,)``;
+        result: ``(..., N, out_channels)``.
+
+    Example:
+        >>> import torch
+        >>> from graphact.pyg import GraphAdaptiveConv
+        >>> conv = GraphAdaptiveConv(16, 32, aggr=["max", "std"])
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> conv(torch.randn(3, 16), edge_index).shape
+        torch.Size([3, 32])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        K: int = 1,  # noqa: N803
+        aggr: str | Sequence[BankFunction] = ("max",),
+        *,
+        normalize: bool = True,
+        bias: bool = True,
+    ) -> None:
+        ops = (aggr,) if isinstance(aggr, str) else aggr
+        super().__init__(in_channels, out_channels, K, ops=ops, bias=bias, normalize="symmetric" if normalize else None)
+
+    @property
+    def in_channels(self) -> int:
+        return self.in_features
+
+    @property
+    def out_channels(self) -> int:
+        return self.out_features
+
+    def config(self) -> dict[str, Any]:
+        config = super().config()
+        return {
+            "in_channels": self.in_channels,
+            "out_channels": self.out_channels,
+            "K": self.order,
+            "aggr": config["ops"],
+            "normalize": self.normalize is not None,
+            "bias": config["bias"],
+        }
