@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from graphact_agents.program import Direction, Exchange, Program, Received
     from graphact_agents.runs import Limits, RunResult, Timing
     from graphact_agents.simulated import simulate_inference
-    from graphact_agents.transports.base import drive
     from graphact_agents.transports.memory import Faults
+    from graphact_agents.transports.transport import drive
 
 __version__ = "0.3.0"
 HOMES = {
@@ -37,7 +37,7 @@ HOMES = {
     "program": "Direction Exchange Program Received",
     "runs": "Limits RunResult Timing",
     "simulated": "simulate_inference",
-    "transports.base": "drive",
+    "transports.transport": "drive",
     "transports.memory": "Faults",
 }
 """Public names by module, which is imported when one of them is first used: the command line starts fast."""

@@ -9,7 +9,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphact_agents.files import check_integer, one_line, read_json, write_atomically
+from graphact_agents.arguments import check_integer
+from graphact_agents.disk import one_line, read_json, write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from graphact_agents.arguments import check_positive
 from graphact_agents.deployment import Deployment
-from graphact_agents.files import check_positive
 from graphact_agents.inference import infer
 from graphact_agents.log import Counted, Log
 from graphact_agents.messages import Array
@@ -19,7 +19,7 @@ from graphact_agents.node import NOT_LOGGED, Node
 from graphact_agents.runs import Limits, RunResult, Timing
 from graphact_agents.signals import EndOfSignals, NoSignal, NotYet, Signals
 from graphact_agents.status import STALLED, Status, Tally, Watchdog, count_all
-from graphact_agents.transports.base import Transport, drive
+from graphact_agents.transports.transport import Transport, drive
 
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""

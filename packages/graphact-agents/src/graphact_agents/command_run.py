@@ -27,7 +27,7 @@ def split(options: argparse.Namespace) -> int:
     from graphact_agents.addresses import consecutive_addresses, read_addresses
     from graphact_agents.certificates import can_make_certificates
     from graphact_agents.deployment import split as write_folders
-    from graphact_agents.files import check_writable
+    from graphact_agents.disk import check_writable
     from graphact_agents.graph_file import load_graph
     from graphact_agents.model import cost_of_inference
     from graphact_agents.model_file import load_model

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from graphact_agents.arguments import check_integer
 from graphact_agents.command import Option, command, option
 from graphact_agents.deployment import Deployment, deploy
-from graphact_agents.files import check_integer, read_array
+from graphact_agents.disk import read_array
 from graphact_agents.graph_file import load_graph
 from graphact_agents.messages import Array
 from graphact_agents.model import Cost, cost_of_inference

@@ -8,7 +8,7 @@ from typing import Any
 from graphact_agents.addresses import Address, status_address
 from graphact_agents.command import command, option
 from graphact_agents.daemon import STATUS_NAME
-from graphact_agents.files import one_line, read_json
+from graphact_agents.disk import one_line, read_json
 from graphact_agents.network import NetworkFile
 from graphact_agents.status_server import fetch_status
 

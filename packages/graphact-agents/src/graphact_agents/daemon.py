@@ -17,13 +17,13 @@ from typing import TextIO
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.agent import Agent, Clocked, Event, Schedule
 from graphact_agents.deployment import Deployment
-from graphact_agents.files import FULL, write_atomically
+from graphact_agents.disk import FULL, write_atomically
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.runs import Timing
 from graphact_agents.signals import Signals
 from graphact_agents.status import Status, Watchdog, memory_use
 from graphact_agents.status_server import StatusServer
-from graphact_agents.transports.base import open_transport
+from graphact_agents.transports.transport import open_transport
 from graphact_agents.transports.zenoh import Tls
 
 STATUS_NAME = "status.json"
@@ -47,7 +47,7 @@ def serve(
 
     ``status`` is where it answers its operators
     (:class:`~graphact_agents.status_server.StatusServer`); the others are as in
-    :func:`~graphact_agents.transports.base.open_transport` and :class:`~graphact_agents.agent.Agent`.
+    :func:`~graphact_agents.transports.transport.open_transport` and :class:`~graphact_agents.agent.Agent`.
     """
     links, addresses = deployment.links, Addresses.load(folder, deployment.links.neighbors)
     with ExitStack() as opened:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import can_make_certificates, make_certificates
-from graphact_agents.files import one_line, read_json, write_atomically
+from graphact_agents.disk import one_line, read_json, write_atomically
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import KEY_BYTES, link_key

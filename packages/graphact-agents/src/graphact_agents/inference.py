@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents import pointwise
+from graphact_agents import scalar_functions
 from graphact_agents.links import ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
@@ -56,7 +56,7 @@ def run_linear(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
 def run_pointwise(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     """Apply a function to each value of the node, without an exchange."""
     yield from ()
-    return pointwise.evaluate(layer, x)
+    return scalar_functions.evaluate(layer, x)
 
 
 def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:

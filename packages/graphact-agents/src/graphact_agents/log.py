@@ -19,7 +19,7 @@ try:
 except ModuleNotFoundError:  # not on POSIX
     fcntl = None  # type: ignore[assignment]
 
-from graphact_agents.files import explain, sync
+from graphact_agents.disk import explain, sync
 from graphact_agents.messages import MAX_RUN
 
 LOG_NAME = "log.jsonl"

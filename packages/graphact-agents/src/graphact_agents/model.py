@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents import pointwise
+from graphact_agents import scalar_functions
 from graphact_agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact_agents.operations import NeighborhoodFunction, check_runs, find_operation
 
@@ -85,8 +85,8 @@ def decode_pointwise(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -
     """Decode a function of each value: ``prelu`` has ``slope``, ``maxout`` has ``slope`` and ``offset``."""
     check_settings(settings, {"function": str})
     function = settings["function"]
-    if function not in pointwise.FUNCTIONS:
-        raise ValueError(f"function must be one of {', '.join(pointwise.FUNCTIONS)} on agents, got {function!r}")
+    if function not in scalar_functions.FUNCTIONS:
+        raise ValueError(f"function must be one of {', '.join(scalar_functions.FUNCTIONS)} on agents, got {function!r}")
     needed = {"prelu": {"slope": (0, 1)}, "maxout": {"slope": (1, 2), "offset": (1, 2)}}.get(function, {})
     check_shapes(arrays, needed)
     if len({array.shape for array in arrays.values()}) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents.files import check_integer, check_positive
+from graphact_agents.arguments import check_integer, check_positive
 from graphact_agents.messages import DTYPE_CODES, Array, Message, Payload, RejectedError
 from graphact_agents.program import AnyProgram, Exchange
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from graphact_agents.files import one_line, read_array
+from graphact_agents.disk import one_line, read_array
 from graphact_agents.messages import MAX_DATAGRAM, MAX_DIMENSIONS, Array, datagram_bytes
 from graphact_agents.model import Model
 

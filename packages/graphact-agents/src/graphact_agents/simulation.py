@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from graphact_agents.files import check_integer
+from graphact_agents.arguments import check_integer
 from graphact_agents.links import Links
 from graphact_agents.log import MemoryLog
 from graphact_agents.messages import MAX_RUN, NOTHING, Kind, Message, Payload, encode

@@ -16,7 +16,7 @@ from agents.networks import GRAPHS, undirected
 from graphact import nn
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.command import main
-from graphact_agents.processes import Processes
+from graphact_agents.local_agents import LocalAgents
 from support.on_agents import split
 
 
@@ -38,7 +38,7 @@ def test_a_line_of_three_on_zenoh(tmp_path):
     graph, model = undirected([(0, 1), (1, 2)], 3), gcnn()
     x = np.random.default_rng(0).normal(size=(20, 4, 3, 2))
     # deadlines are tested elsewhere: here a busy machine must not miss one
-    with Processes(split_here(tmp_path, graph, model), ["--period", "0", "--slot", "5"]) as processes:
+    with LocalAgents(split_here(tmp_path, graph, model), ["--period", "0", "--slot", "5"]) as processes:
         processes.wait_until_ready()
         processes.feed(x)
         events = processes.wait()

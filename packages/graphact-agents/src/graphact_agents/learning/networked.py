@@ -22,7 +22,7 @@ from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import TLS_FOLDER
 from graphact_agents.daemon import check_reader, write_event
 from graphact_agents.deployment import Deployment, check_private
-from graphact_agents.files import READ_ERRORS, one_line, read_json
+from graphact_agents.disk import READ_ERRORS, one_line, read_json
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.simulated_training import PATIENT
@@ -32,7 +32,7 @@ from graphact_agents.messages import Array
 from graphact_agents.model_file import save_model
 from graphact_agents.node import Node
 from graphact_agents.runs import RunResult, Timing
-from graphact_agents.transports.base import Transport, drive, open_transport
+from graphact_agents.transports.transport import Transport, drive, open_transport
 from graphact_agents.transports.zenoh import Tls
 
 STATE, PREPARED, PLAN, LOG = "state.npz", "prepared.npz", "learning.json", "learning.jsonl"

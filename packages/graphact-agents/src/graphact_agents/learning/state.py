@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphact_agents.files import READ_ERRORS, one_line, write_atomically
+from graphact_agents.disk import READ_ERRORS, one_line, write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.model import Model
 

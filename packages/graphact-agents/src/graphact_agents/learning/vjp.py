@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphact_agents import operations, pointwise
-from graphact_agents.files import check_choice
+from graphact_agents import operations, scalar_functions
+from graphact_agents.arguments import check_choice
 from graphact_agents.inference import evaluate_hop_mixture, run_linear, run_pointwise
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import Array
@@ -86,7 +86,7 @@ def pointwise_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | No
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
-        return pointwise.backward(layer, x, grad)
+        return scalar_functions.backward(layer, x, grad)
 
     return Vjp(out, backward)
 

@@ -1,4 +1,4 @@
-"""Processes that learn: a neighbour in wrong hands, folders that have run before, kills while files are written."""
+"""LocalAgents that learn: a neighbour in wrong hands, folders that have run before, kills while files are written."""
 
 import json
 import socket
@@ -17,8 +17,8 @@ from graphact_agents import Deployment, load_model
 from graphact_agents.addresses import Addresses, free_addresses
 from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
-from graphact_agents.processes import Processes
 from support.on_agents import split
 
 STEPS = 24
@@ -156,7 +156,7 @@ def test_processes_learn_what_the_simulation_does(tmp_path, transport):
         np.save(folder / "targets.npy", targets[:, i])
         (folder / "learning.json").write_text(json.dumps({"learning": {"rate": 0.05}, "steps": 12, "first": 0}))
     files = [folder / "signals.npy" for folder in folders]
-    with Processes(folders, ["--transport", transport, "--slot", "10"], files, command="learn") as processes:
+    with LocalAgents(folders, ["--transport", transport, "--slot", "10"], files, command="learn") as processes:
         events = processes.wait()
     assert {event["steps"] for event in events if event["event"] == "trained"} == {12}
     expected = simulate_training(

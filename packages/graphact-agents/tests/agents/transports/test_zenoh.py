@@ -7,7 +7,7 @@ import time
 import pytest
 
 from graphact_agents.addresses import Address, Addresses, free_addresses
-from graphact_agents.transports.base import open_transport
+from graphact_agents.transports.transport import open_transport
 from graphact_agents.transports.zenoh import Tls, ZenohTransport, endpoints
 
 

@@ -24,7 +24,7 @@ from graphact_agents.addresses import free_addresses
 from graphact_agents.deployment import Deployment, split
 from graphact_agents.log import LOG_NAME, read_log
 from graphact_agents.messages import Array
-from graphact_agents.processes import Processes
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.replay import answered_links, replay
 from graphact_lab.experiments.flocking.pilot import FLIGHT, control_of
 from graphact_lab.experiments.flocking.world import (
@@ -42,7 +42,7 @@ RECORD = "flight.npz"
 Step = Callable[[int, float, int, int], None]  # called with step, variance, links, controls that came
 
 
-class Pilots(Processes):
+class Pilots(LocalAgents):
     """One process for each agent; see :mod:`graphact_lab.experiments.flocking.pilot`."""
 
     program = ("graphact_lab.experiments.flocking.pilot",)

@@ -18,7 +18,7 @@ from graphact_agents.messages import Array
 Event = dict[str, Any]
 
 
-class Processes:
+class LocalAgents:
     """One process of ``graphact-agents run`` (``command``) for each folder; ended at the latest when the block is left.
 
     Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
@@ -44,7 +44,7 @@ class Processes:
         self._partial: dict[int, bytes] = {}  # by file descriptor
         self._errors = None if errors is None else self._opened.enter_context(errors.open("ab"))
 
-    def __enter__(self) -> "Processes":
+    def __enter__(self) -> "LocalAgents":
         for i in range(len(self.folders)):
             self.start(i)
         return self
