@@ -122,16 +122,15 @@ def metrics(status: Status) -> bytes:
     """
     try:
         from prometheus_client import generate_latest
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+        from prometheus_client.core import CounterMetricFamily as Counter
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+        from prometheus_client.core import InfoMetricFamily, Metric
     except ModuleNotFoundError as error:
         reason = "/metrics needs the package prometheus-client: pip install 'graphact-agents[metrics]'"
         raise ModuleNotFoundError(reason) from error
     totals, peers, node = status.totals, status.peers, str(status.node)
     heard = {j: peer["heard_seconds_ago"] for j, peer in peers.items() if peer["heard_seconds_ago"] is not None}
-    about = {"epoch": status.epoch, "transport": status.transport, "encrypted": str(status.encrypted).lower()}
-    info = InfoMetricFamily("graphact_agent", "What this agent is.", labels=["node"])
-    info.add_metric([node], about)
-    families: list[Metric] = [info]
+    families: list[Metric] = []
 
     def add(kind: Callable[..., Any], name: str, text: str, values: Any, label: str | None = None) -> None:
         """Add a number, or one for each value of a label."""
@@ -140,37 +139,40 @@ def metrics(status: Status) -> bytes:
             family.add_metric([node, str(key)] if label else [node], float(value))
         families.append(family)
 
-    def count(name: str, text: str, values: Any, label: str | None = None) -> None:
-        add(CounterMetricFamily, name, text, values, label)
-
-    def gauge(name: str, text: str, values: Any, label: str | None = None) -> None:
-        add(GaugeMetricFamily, name, text, values, label)
-
-    gauge("agent_alive", "1 while the agent goes round its loop in time.", status.alive)
-    gauge("agent_healthy", "1 while an operator has nothing to look at.", status.healthy)
-    gauge("agent_trouble", "How much an operator should look at; /status names it.", len(status.trouble))
-    count("agent_starts", "Starts of the process.", totals["starts"])
-    gauge("run_number", "The run in progress, or the last one.", status.run)
+    about = {"epoch": status.epoch, "transport": status.transport, "encrypted": str(status.encrypted).lower()}
+    families.append(InfoMetricFamily("graphact_agent", "What this agent is.", {"node": node, **about}))
+    add(Gauge, "agent_alive", "1 while the agent goes round its loop in time.", status.alive)
+    add(Gauge, "agent_healthy", "1 while an operator has nothing to look at.", status.healthy)
+    add(Gauge, "agent_trouble", "How much an operator should look at; /status names it.", len(status.trouble))
+    add(Counter, "agent_starts", "Starts of the process.", totals["starts"])
+    add(Gauge, "run_number", "The run in progress, or the last one.", status.run)
     if status.seconds_since_run is not None:
-        gauge("run_age_seconds", "Time since a run ended.", status.seconds_since_run)
-    count("events_lost", "Events that standard output did not take in time.", totals.get("events_lost", 0))
-    count("runs", "Runs by their outcome.", {name: totals[name] for name in OUTCOMES}, "outcome")
-    count("run_seconds", "Time in all runs.", totals["run_microseconds"] / 1e6)
-    count("rounds", "Rounds of all runs.", totals["rounds"])
+        add(Gauge, "run_age_seconds", "Time since a run ended.", status.seconds_since_run)
+    add(Counter, "events_lost", "Events that standard output did not take in time.", totals.get("events_lost", 0))
+    add(Counter, "runs", "Runs by their outcome.", {name: totals[name] for name in OUTCOMES}, "outcome")
+    add(Counter, "run_seconds", "Time in all runs.", totals["run_microseconds"] / 1e6)
+    add(Counter, "rounds", "Rounds of all runs.", totals["rounds"])
     links = {state: totals[f"links_{state}"] for state in ("used", "missed")}
-    count("links", "Values awaited from neighbours, by whether they came in time.", links, "state")
-    count("messages_sent", "Messages sent, by kind.", {kind: totals[name] for name, kind in SENT.items()}, "kind")
-    count("sent_bytes", "Bytes handed to the transport.", totals["bytes_sent"])
-    count("values_received", "Values of neighbours that were accepted.", totals["received"])
-    count("refused", "Datagrams that were not used, by reason.", {name: totals[name] for name in REASONS}, "reason")
-    gauge("peer_heard_seconds", "Time since a peer was heard.", heard, "peer")
+    sent = {kind: totals[name] for name, kind in SENT.items()}
+    add(Counter, "links", "Values awaited from neighbours, by whether they came in time.", links, "state")
+    add(Counter, "messages_sent", "Messages sent, by kind.", sent, "kind")
+    add(Counter, "sent_bytes", "Bytes handed to the transport.", totals["bytes_sent"])
+    add(Counter, "values_received", "Values of neighbours that were accepted.", totals["received"])
+    add(
+        Counter,
+        "refused",
+        "Datagrams that were not used, by reason.",
+        {name: totals[name] for name in REASONS},
+        "reason",
+    )
+    add(Gauge, "peer_heard_seconds", "Time since a peer was heard.", heard, "peer")
     missed = {j: peer["missed_runs"] for j, peer in peers.items()}
-    count("peer_missed_runs", "Runs since the start with a round a peer missed.", missed, "peer")
+    add(Counter, "peer_missed_runs", "Runs since the start with a round a peer missed.", missed, "peer")
     refused = {j: bool(peer["refused"]) for j, peer in peers.items()}
-    gauge("peer_refused", "1 if this node takes no part with a peer.", refused, "peer")
-    count("cpu_seconds", "Processor time of the process.", time.process_time())
+    add(Gauge, "peer_refused", "1 if this node takes no part with a peer.", refused, "peer")
+    add(Counter, "cpu_seconds", "Processor time of the process.", time.process_time())
     memory = {kind: mebibytes * 2**20 for kind, mebibytes in memory_use().items()}
-    gauge("memory_bytes", "Memory: the most that was ever held, and its own now.", memory, "kind")
+    add(Gauge, "memory_bytes", "Memory: the most that was ever held, and its own now.", memory, "kind")
     return generate_latest(cast("Any", SimpleNamespace(collect=lambda: families)))
 
 

@@ -3,8 +3,10 @@
 import json
 import re
 import resource
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +22,7 @@ from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import MemoryLog, read_log
-from graphact_agents.addresses import Address, Addresses
+from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.command import main
 from graphact_agents.log import Began, Counted, FileLog, RoundClosed
@@ -91,6 +93,14 @@ def test_metrics_are_of_the_format():
     assert value_of(found, "peer_missed_runs_total", peer="1", node="3") == 2
     assert value_of(found, "peer_refused", peer="1") == 1
     assert value_of(found, "run_number") == 7
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_metrics_pass_promtool():
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=metrics(example_status()), capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, b"")
 
 
 def test_the_dashboard_shows_metrics_that_exist():
@@ -301,6 +311,33 @@ def test_systemd_hears_of_a_living_agent(folders, tmp_path):
     unwatched = Watchdog({"NOTIFY_SOCKET": "@x", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"})
     unwatched.beat(0.0)  # another process is watched
     assert unwatched._next == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus")
+def test_prometheus_scrapes_a_network(folders, tmp_path):
+    with Daemon(folders[0], *PERIOD) as first, Daemon(folders[1], *PERIOD) as second:
+        targets = [daemon.next_event("ready")["status"] for daemon in (first, second)]
+        job = {"job_name": "agents", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}
+        (tmp_path / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))  # JSON is YAML
+        listen = free_addresses(1)[0]
+        files = [f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+        command = ["prometheus", *files, f"--web.listen-address={listen}"]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            until, found = time.monotonic() + 2 * PATIENCE, []
+            while time.monotonic() < until and len(found) < 2:
+                time.sleep(0.5)
+                try:
+                    query = "/api/v1/query?query=graphact_runs_total%7Boutcome%3D%22complete%22%7D%3E0"
+                    found = json.loads(get(str(listen), query)[1])["data"]["result"]
+                except OSError:
+                    pass  # it is still starting
+            assert sorted(each["metric"]["node"] for each in found) == ["0", "1"]
+            assert sorted(each["metric"]["instance"] for each in found) == sorted(targets)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE)
 
 
 def test_addresses_of_the_status(folders, capsys):
