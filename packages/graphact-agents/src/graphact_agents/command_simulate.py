@@ -19,8 +19,7 @@ from graphact_agents.model import Cost, cost_of_inference
 from graphact_agents.model_file import load_model
 from graphact_agents.replay import replay_complete, replay_inference
 from graphact_agents.runs import Counters, Timing
-from graphact_agents.simulated import simulate_inference
-from graphact_agents.simulation import SimulationOutcome
+from graphact_agents.simulation import SimulationOutcome, simulate_inference
 from graphact_agents.transports.memory import Faults
 
 Lines = list[tuple[str, str]]

@@ -10,6 +10,7 @@ from graphact_agents.command import command, option
 from graphact_agents.daemon import STATUS_NAME
 from graphact_agents.disk import one_line, read_json
 from graphact_agents.network import NetworkFile
+from graphact_agents.status import OUTCOMES
 from graphact_agents.status_server import fetch_status
 
 
@@ -33,7 +34,7 @@ def status(options: argparse.Namespace) -> int:
         is_well = is_well and not trouble
         rows.append(json.dumps(found) if options.json else describe(name, found, trouble))
     if not options.json:
-        head = ("agent", "run", "complete", "incomplete", "failed", "skipped", "starts", "peers")
+        head = ("agent", "run", *OUTCOMES, "peers")
         rows.insert(0, "  ".join((f"{head[0]:16s}", *(f"{each:>10s}" for each in head[1:]), "trouble")))
     sys.stdout.write("".join(f"{row.rstrip()}\n" for row in rows))
     return 0 if is_well else 1
@@ -95,8 +96,7 @@ def describe(name: str, found: dict[str, Any], trouble: str) -> str:
     """A row of the table."""
     if "unreachable" in found:
         return f"{name:16s}  {trouble}"
-    totals = found["totals"]
-    counts = (totals[each] for each in ("complete", "incomplete", "failed", "skipped", "starts"))
+    counts = (found["counters"][each] for each in OUTCOMES)
     there = [j for j, peer in found["peers"].items() if peer["heard_seconds_ago"] is not None]
     peers = f"{len(there)}/{len(found['peers'])}"
     return "  ".join((f"{name:16s}", *(f"{each:>10}" for each in (found["run"], *counts, peers)), trouble))

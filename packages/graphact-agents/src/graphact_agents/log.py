@@ -9,10 +9,9 @@ import errno
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 try:
     import fcntl
@@ -56,15 +55,7 @@ class RoundClosed:
     used: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Counts of an agent over all its lives; written now and then, for operators."""
-
-    run: int
-    totals: Mapping[str, int]
-
-
-Record = Began | RoundClosed | Counted
+Record = Began | RoundClosed
 
 
 @dataclass
@@ -107,25 +98,6 @@ class UsedRuns:
         return run
 
 
-class Log(Protocol):
-    """A log of records."""
-
-    @property
-    def last_run(self) -> int:
-        """The run number that was last taken into use, -1 if there is none."""
-
-    @property
-    def used(self) -> UsedRuns:
-        """The run numbers that are used up."""
-
-    @property
-    def totals(self) -> Mapping[str, int]:
-        """Counts of earlier lives of the agent."""
-
-    def append(self, record: Record) -> None:
-        """Keep a record; when this returns, it survives the death of the process. OSError if it cannot be kept."""
-
-
 class MemoryLog:
     """A log for simulations; it outlives the node that writes it."""
 
@@ -133,7 +105,6 @@ class MemoryLog:
         self.records: list[Record] = []
         self.last_run = -1
         self.used = UsedRuns()
-        self.totals: Mapping[str, int] = {}
 
     def append(self, record: Record) -> None:
         self.records.append(record)
@@ -155,9 +126,7 @@ class FileLog:
     Attributes:
         last_run: the run number that was last taken into use, -1 if none was.
         used: the run numbers that are used up.
-        totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
-            runs, rounds and links that were used are counted from the log to the last.
-        ignored: how many records at its end were left out because their run is implausible, or their totals damaged.
+        ignored: how many records at its end were left out because their run is implausible.
 
     Raises:
         ValueError: the end of the file holds something else than records.
@@ -170,17 +139,16 @@ class FileLog:
         self._older = self.path.with_name(self.path.name + ".1")
         self._file = self._open()  # and locked, before it is repaired
         try:
-            records, is_whole, damaged = read_end(self.path)
+            records, is_whole = read_end(self.path)
             if is_whole and self._older.exists():
-                older, is_whole, more = read_end(self._older)
-                records, damaged = [*older, *records], damaged + more
+                older, is_whole = read_end(self._older)
+                records = [*older, *records]
             else:
                 is_whole = is_whole and not self._older.exists()
         except BaseException:
             os.close(self._file)
             raise
-        self.last_run, ignored, self.used = last_plausible_run(records, is_whole=is_whole)
-        self.ignored, self.totals = ignored + damaged, sum_up(records)
+        self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
@@ -205,8 +173,6 @@ class FileLog:
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
-        elif isinstance(record, Counted):
-            line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
         else:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
@@ -236,6 +202,10 @@ class FileLog:
         os.close(self._file)
 
 
+Log = MemoryLog | FileLog
+"""Where a node writes its records; when ``append`` returns, a record survives the death of the process."""
+
+
 def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
     """The last run number of a log, how many records were left out for it, and all that are used up.
 
@@ -245,8 +215,6 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
     """
     last, ignored, used = -1, 0, UsedRuns()
     for record in records:
-        if isinstance(record, Counted):
-            continue
         if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
             ignored += 1
         elif isinstance(record, Began):
@@ -257,30 +225,15 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
             else:
                 used.add(record.run)
             last = record.run
-        elif isinstance(record, RoundClosed) and not used.spans:
+        elif not used.spans:
             last = record.run
     return last, ignored, used
 
 
-def sum_up(records: Iterable[Record]) -> dict[str, int]:
-    """The totals that were written last, and what the records after them add."""
-    totals: dict[str, int] = {}
-    for record in records:
-        if isinstance(record, Counted):
-            totals = dict(record.totals)
-        else:
-            added = {"rounds": 1, "links_used": len(record.used)} if isinstance(record, RoundClosed) else {"runs": 1}
-            totals |= {name: totals.get(name, 0) + number for name, number in added.items()}
-    return totals
-
-
-def read_end(path: Path) -> tuple[list[Record], bool, int]:
-    """The last records of a log, whether they are all, and how many damaged totals were left out.
-
-    What a crash cut off is removed from the file. Totals are for operators: damaged ones keep no node from starting.
-    """
+def read_end(path: Path) -> tuple[list[Record], bool]:
+    """Return the last records of a log, and whether they are all; what a crash cut off is removed from the file."""
     if not path.exists():
-        return [], True, 0
+        return [], True
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL_BYTES)
@@ -296,14 +249,7 @@ def read_end(path: Path) -> tuple[list[Record], bool, int]:
         lines = lines[1:]  # the first may be cut
     end = len(lines)
     names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
-    records: list[Record] = []
-    for line, name in zip(lines, names, strict=True):
-        try:
-            records.append(parse_record(line, f"{path}: {name}"))
-        except ValueError:
-            if b'"totals"' not in line:
-                raise
-    return records, begin == 0, len(lines) - len(records)
+    return [parse_record(line, f"{path}: {name}") for line, name in zip(lines, names, strict=True)], begin == 0
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
@@ -317,11 +263,6 @@ def parse_record(line: bytes, where: str) -> Record:
     try:
         entry = json.loads(line)
         run, is_round = entry["run"], "used" in entry
-        if "totals" in entry:
-            totals = {str(name): number for name, number in entry["totals"].items()}
-            if not all(type(number) is int for number in (run, *totals.values())):
-                raise TypeError("all totals must be integers")
-            return Counted(run, totals)
         numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
         if not all(type(number) is int for number in numbers):
             raise TypeError("all entries must be integers")

@@ -34,11 +34,12 @@ QUIET_SECONDS, QUIET_SLOTS = 60.0, 50
 class Tally:
     """Counts of an agent beside the counters of its node, from its start; ``beat`` is when its loop last went round.
 
-    ``missed`` counts, by neighbour, the runs in which it missed a round; ``recent`` holds start, outcome and reason of
-    the last runs; ``ended`` is when the last of them ended or was skipped, at first the start of the agent, and
-    ``waits`` what the next one waits for. All times are of a timer that nobody sets.
+    ``started`` is Unix time; all other times are of a timer that nobody sets. ``missed`` counts, by neighbour, the runs
+    in which it missed a round; ``recent`` holds start, outcome and reason of the last runs; ``ended`` is when the last
+    of them ended or was skipped, at first the start of the agent, and ``waits`` what the next one waits for.
     """
 
+    started: float = field(default_factory=time.time)
     begun: int = 0
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     seconds: float = 0.0
@@ -86,11 +87,10 @@ class Tally:
             found.append(f"not heard in the last {RECENT_RUNS} runs: node {', '.join(silent)}")
         return found
 
-    def totals(self, counters: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-        """All counts, with those of node and transport, and of earlier lives of the process (``before``)."""
-        now = {**counters, "runs": self.begun, "starts": 1, **self.outcomes}
-        now["run_microseconds"] = round(1e6 * self.seconds)
-        return {name: value + before.get(name, 0) for name, value in now.items()}
+    @property
+    def counters(self) -> dict[str, int]:
+        """The counts by name."""
+        return {"runs": self.begun, **self.outcomes, "run_microseconds": round(1e6 * self.seconds)}
 
 
 def count_all(node: Counters, dropped: Mapping[str, int]) -> dict[str, int]:
@@ -114,8 +114,9 @@ class Status:
     alive: bool
     reason: str
     seconds_since_run: float | None
-    totals: Mapping[str, int]
+    counters: Mapping[str, int]
     peers: Mapping[int, Mapping[str, Any]]
+    started: float
     encrypted: bool = False
     trouble: Sequence[str] = ()
 

@@ -128,7 +128,7 @@ def metrics(status: Status) -> bytes:
     except ModuleNotFoundError as error:
         reason = "/metrics needs the package prometheus-client: pip install 'graphact-agents[metrics]'"
         raise ModuleNotFoundError(reason) from error
-    totals, peers, node = status.totals, status.peers, str(status.node)
+    counters, peers, node = status.counters, status.peers, str(status.node)
     heard = {j: peer["heard_seconds_ago"] for j, peer in peers.items() if peer["heard_seconds_ago"] is not None}
     families: list[Metric] = []
 
@@ -144,25 +144,25 @@ def metrics(status: Status) -> bytes:
     add(Gauge, "agent_alive", "1 while the agent goes round its loop in time.", status.alive)
     add(Gauge, "agent_healthy", "1 while an operator has nothing to look at.", status.healthy)
     add(Gauge, "agent_trouble", "How much an operator should look at; /status names it.", len(status.trouble))
-    add(Counter, "agent_starts", "Starts of the process.", totals["starts"])
+    add(Gauge, "agent_start_time_seconds", "Unix time at which the process started.", status.started)
     add(Gauge, "run_number", "The run in progress, or the last one.", status.run)
     if status.seconds_since_run is not None:
         add(Gauge, "run_age_seconds", "Time since a run ended.", status.seconds_since_run)
-    add(Counter, "events_lost", "Events that standard output did not take in time.", totals.get("events_lost", 0))
-    add(Counter, "runs", "Runs by their outcome.", {name: totals[name] for name in OUTCOMES}, "outcome")
-    add(Counter, "run_seconds", "Time in all runs.", totals["run_microseconds"] / 1e6)
-    add(Counter, "rounds", "Rounds of all runs.", totals["rounds"])
-    links = {state: totals[f"links_{state}"] for state in ("used", "missed")}
-    sent = {kind: totals[name] for name, kind in SENT.items()}
+    add(Counter, "events_lost", "Events that standard output did not take in time.", counters.get("events_lost", 0))
+    add(Counter, "runs", "Runs by their outcome.", {name: counters[name] for name in OUTCOMES}, "outcome")
+    add(Counter, "run_seconds", "Time in all runs.", counters["run_microseconds"] / 1e6)
+    add(Counter, "rounds", "Rounds of all runs.", counters["rounds"])
+    links = {state: counters[f"links_{state}"] for state in ("used", "missed")}
+    sent = {kind: counters[name] for name, kind in SENT.items()}
     add(Counter, "links", "Values awaited from neighbours, by whether they came in time.", links, "state")
     add(Counter, "messages_sent", "Messages sent, by kind.", sent, "kind")
-    add(Counter, "sent_bytes", "Bytes handed to the transport.", totals["bytes_sent"])
-    add(Counter, "values_received", "Values of neighbours that were accepted.", totals["received"])
+    add(Counter, "sent_bytes", "Bytes handed to the transport.", counters["bytes_sent"])
+    add(Counter, "values_received", "Values of neighbours that were accepted.", counters["received"])
     add(
         Counter,
         "refused",
         "Datagrams that were not used, by reason.",
-        {name: totals[name] for name in REASONS},
+        {name: counters[name] for name in REASONS},
         "reason",
     )
     add(Gauge, "peer_heard_seconds", "Time since a peer was heard.", heard, "peer")
@@ -198,10 +198,10 @@ def fetch_status(address: Address, timeout: float = 2.0) -> dict[str, Any]:
 
 def is_status(content: Any) -> bool:
     """Return whether JSON is what :meth:`Status.to_json` writes, as far as others rely on it."""
-    kinds = {"node": int, "run": int, "alive": bool, "totals": dict, "peers": dict, "trouble": list}
+    kinds = {"node": int, "run": int, "alive": bool, "counters": dict, "peers": dict, "trouble": list}
     if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
         return False
-    totals, peers = content["totals"], content["peers"].values()
-    has_totals = all(isinstance(totals.get(name), int) for name in (*OUTCOMES, "starts"))
+    counters, peers = content["counters"], content["peers"].values()
+    has_counters = all(isinstance(counters.get(name), int) for name in OUTCOMES)
     has_peers = all(isinstance(peer, dict) and "heard_seconds_ago" in peer for peer in peers)
-    return has_totals and has_peers and all(isinstance(each, str) for each in content["trouble"])
+    return has_counters and has_peers and all(isinstance(each, str) for each in content["trouble"])

@@ -21,11 +21,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact_agents import MemoryLog, read_log
+from graphact_agents import MemoryLog
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.command import main
-from graphact_agents.log import Began, Counted, FileLog, RoundClosed
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog
 from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status, metrics
@@ -72,10 +71,12 @@ def value_of(found, name, **labels):
 
 
 def example_status(**changes):
-    totals = Agent(*agent_arguments()).totals
-    fields = dict(node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5)
+    counters = Agent(*agent_arguments()).counters
+    fields = dict(
+        node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5, started=1e9
+    )
     peers = {1: {"heard_seconds_ago": None, "missed_runs": 2, "neighbor": True, "refused": "why"}}
-    return Status(**(fields | {"totals": totals, "peers": peers} | changes))
+    return Status(**(fields | {"counters": counters, "peers": peers} | changes))
 
 
 def agent_arguments():
@@ -122,7 +123,7 @@ def test_a_running_agent_tells(folders, capsys):
         assert value_of(found, "runs_total", outcome="complete") >= 1
         assert value_of(found, "links_total", state="used") >= 1
         assert value_of(found, "peer_heard_seconds", peer="1") < PATIENCE
-        assert value_of(found, "agent_starts_total") == 1
+        assert value_of(found, "agent_start_time_seconds") < time.time()
         assert get(address, "/healthz") == (200, "healthy\n")
         status = json.loads(get(address, "/status")[1])
         assert status["peers"]["1"]["refused"] == ""
@@ -157,41 +158,6 @@ def test_an_agent_whose_loop_stands_still_is_not_healthy():
         assert text.startswith("the loop of the agent has stood still for 7.")
     with pytest.raises(OSError, match=r"refused|reset"):
         fetch_status(server.address)
-
-
-def test_counts_survive_a_crash(folders):
-    """Counts up to a second before the crash survive, and all runs and rounds."""
-    with Daemon(folders[0], *PERIOD) as daemon:
-        daemon.next_event("ready")
-        deadline = time.monotonic() + PATIENCE
-        while not any(isinstance(record, Counted) for record in read_log(folders[0] / "log.jsonl")):
-            assert time.monotonic() < deadline
-            daemon.next_event("result")
-        daemon.kill()
-    log = FileLog(folders[0] / "log.jsonl")
-    began = sum(isinstance(record, Began) for record in read_log(log.path))
-    assert log.totals["runs"] == began >= 2
-    log.close()
-    with Daemon(folders[0], *PERIOD) as daemon:
-        address = daemon.next_event("ready")["status"]
-        found = samples(get(address, "/metrics")[1])
-        assert value_of(found, "agent_starts_total") == 2
-        assert value_of(found, "runs_total", outcome="incomplete") >= 1
-        assert value_of(found, "rounds_total") >= began - 1
-        daemon.process.send_signal(signal.SIGTERM)
-        totals = daemon.next_event("end")["totals"]
-    assert FileLog(folders[0] / "log.jsonl").totals == totals
-
-
-def test_totals_of_a_log(tmp_path):
-    log = FileLog(tmp_path / "log.jsonl")
-    for record in [Began(0, 1), Counted(0, {"runs": 5, "forged": 2}), Began(1, 1), RoundClosed(1, 0, (3, 4))]:
-        log.append(record)
-    log.close()
-    again = FileLog(tmp_path / "log.jsonl")
-    assert again.totals == {"runs": 6, "forged": 2, "rounds": 1, "links_used": 2}
-    assert again.ignored == 0
-    again.close()
 
 
 def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):

@@ -20,9 +20,9 @@ import numpy as np
 
 from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.daemon import check_reader, write_event
 from graphact_agents.deployment import Deployment, check_private
 from graphact_agents.disk import READ_ERRORS, one_line, read_json
+from graphact_agents.events import EventWriter
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.simulated_training import PATIENT
@@ -48,7 +48,16 @@ MIN_SHARE = 0.25
 class NodeTraining:
     """The training of one node over a transport."""
 
-    def __init__(self, folder: Path, learner: Learner, transport: Transport, timing: Timing, first: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        learner: Learner,
+        transport: Transport,
+        timing: Timing,
+        first: int = 0,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tick = tick  # called while a run goes on
         self.folder, self.learner, self.transport, self.timing, self.first = folder, learner, transport, timing, first
         seen = [path.stat().st_mtime for path in (folder / LOG, folder / PLAN) if path.exists()]
         away = max(0.0, time.time() - max(seen)) if seen else 0.0
@@ -134,7 +143,7 @@ class NodeTraining:
         self._expect(run, time.monotonic())
         self.node.begin(run, program, time.monotonic(), kind=kind)
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
-            check_reader()  # a slot may be long, and neighbours that ended because of it are waited for
+            self.tick()  # a slot may be long, and neighbours that ended because of it are waited for
         return results[0]
 
 
@@ -153,12 +162,13 @@ def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot:
         tls = Tls.from_folder(folder / TLS_FOLDER) if has_tls else None
         network = open_transport(transport, deployment.links, addresses, tls)
         opened.callback(network.close)
-        training = NodeTraining(folder, learner, network, Timing(slot=slot), first)
+        events = opened.enter_context(EventWriter())
+        training = NodeTraining(folder, learner, network, Timing(slot=slot), first, events.flush)
         opened.enter_context(closing(training.log))
-        write_event({"event": "ready", "node": deployment.node, "step": learner.state.steps})
+        events.write({"event": "ready", "node": deployment.node, "step": learner.state.steps})
         training.prepare()
-        training.train(steps, write_event)
+        training.train(steps, events.write)
         counters, made = asdict(training.node.counters), learner.state.steps
         save_model(from_vector(learner.state.parameters, learner.model), folder / TRAINED)
-        write_event({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
+        events.write({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
         training.linger(max(2 * slot, 1.0))

@@ -22,9 +22,9 @@ from graphact.nn import GraphModule
 from graphact.storage import write_atomically
 from graphact_agents.addresses import free_addresses
 from graphact_agents.deployment import Deployment, split
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import LOG_NAME, read_log
 from graphact_agents.messages import Array
-from graphact_agents.local_agents import LocalAgents
 from graphact_agents.replay import answered_links, replay
 from graphact_lab.experiments.flocking.pilot import FLIGHT, control_of
 from graphact_lab.experiments.flocking.world import (

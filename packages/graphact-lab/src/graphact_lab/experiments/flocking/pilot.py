@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from graphact_agents.addresses import Addresses
-from graphact_agents.daemon import write_event
 from graphact_agents.deployment import Deployment
+from graphact_agents.events import write_event
 from graphact_agents.inference import infer
 from graphact_agents.links import ShiftRow
 from graphact_agents.log import LOG_NAME, FileLog
