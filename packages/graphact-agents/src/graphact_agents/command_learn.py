@@ -6,20 +6,25 @@ from pathlib import Path
 import numpy as np
 
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.command import command, option
 from graphact_agents.command_simulate import read_numbers
 from graphact_agents.deployment import check_folder, check_private
-from graphact_agents.learning.networked import learn as learn_at_node
+from graphact_agents.learning.networked import learn
+from graphact_agents.transports.transport import TRANSPORTS
 
 
-@command(
-    option("folder", "the folder of the node, with its learning.json", type=Path, metavar="FOLDER"),
-    option("--signals", ".npy of shape (M, F), its own (default: signals.npy of the folder)"),
-    option("--targets", ".npy of shape (M, O), its own (default: targets.npy of the folder)", type=Path),
-    option("--transport", "default: zenoh", default="zenoh"),
-    option("--slot", "seconds for one round (default: 5)", default=5.0),
-)
-def learn(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("folder", type=Path, metavar="FOLDER", help="the folder of the node, with its learning.json")
+    help_ = ".npy of shape (M, F), its own (default: signals.npy of the folder)"
+    add("--signals", type=Path, metavar="FILE", help=help_)
+    help_ = ".npy of shape (M, O), its own (default: targets.npy of the folder)"
+    add("--targets", type=Path, metavar="FILE", help=help_)
+    add("--transport", choices=TRANSPORTS, default="zenoh", help="default: zenoh")
+    add("--slot", type=float, default=5.0, help="seconds for one round (default: 5)")
+
+
+def run(options: argparse.Namespace) -> int:
     """
     Let the agent of one node learn with its neighbours, and write trained.safetensors into its folder.
 
@@ -34,5 +39,5 @@ def learn(options: argparse.Namespace) -> int:
     files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
     signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
     with np.errstate(over="ignore", invalid="ignore"):
-        learn_at_node(options.folder, signals, targets, transport=options.transport, slot=options.slot)
+        learn(options.folder, signals, targets, transport=options.transport, slot=options.slot)
     return 0

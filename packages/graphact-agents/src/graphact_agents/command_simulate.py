@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from graphact_agents.arguments import check_integer
-from graphact_agents.command import Option, command, option
 from graphact_agents.deployment import Deployment, deploy
 from graphact_agents.disk import read_array
 from graphact_agents.graph_file import load_graph
@@ -22,6 +21,7 @@ from graphact_agents.runs import Counters, Timing
 from graphact_agents.simulation import SimulationOutcome, simulate_inference
 from graphact_agents.transports.memory import Faults
 
+MAX_SEED = 2**63 - 1
 Lines = list[tuple[str, str]]
 FAULTS = {
     "loss": "probability that a datagram is lost",
@@ -43,27 +43,30 @@ FAULTS = {
 }
 
 
-def fault_options() -> list[Option]:
-    """Return options for the faults of a simulated network."""
-    options = []
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="a model file that graphact.save has written")
+    add("graph", type=Path, metavar="GRAPH", help="a graph file (.npz) of graphact.Graph.save")
+    help_ = ".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out"
+    add("--signals", type=Path, metavar="FILE", help=help_)
+    add("--runs", type=int, default=10, help="inferences, without --signals (default: 10)")
+    add("--batch", type=int, default=1, help="signals an inference, without --signals (default: 1)")
+    add("--slot", type=float, default=0.18, help="seconds for one round (default: 0.18)")
+    add("--seed", type=seed, default=0, help="decides everything random (default: 0)")
     for name, default in asdict(Faults()).items():
-        text, metavar = FAULTS[name], "S" if "seconds" in FAULTS[name] else "P"
-        flag, text = f"--{name.replace('_', '-')}", f"{text} (default: {default:g})"
-        options.append(option(flag, text, type=float, default=default, metavar=metavar))
-    return options
+        text, metavar = f"{FAULTS[name]} (default: {default:g})", "S" if "seconds" in FAULTS[name] else "P"
+        add(f"--{name.replace('_', '-')}", type=float, default=default, metavar=metavar, help=text)
 
 
-@command(
-    "model",
-    "graph",
-    option("--signals", ".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out"),
-    option("--runs", "inferences, without --signals (default: 10)", type=int, default=10),
-    option("--batch", "signals an inference, without --signals (default: 1)", type=int, default=1),
-    "--slot",
-    "--seed",
-    *fault_options(),
-)
-def simulate(options: argparse.Namespace) -> int:
+def seed(word: str) -> int:
+    """Return the seed that a word stands for."""
+    if not word.isdecimal() or int(word) > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to {MAX_SEED}, got {word!r}")
+    return int(word)
+
+
+def run(options: argparse.Namespace) -> int:
     """Let simulated agents work on signals, with a virtual clock and seeded faults, and compare with the centralised
     run.
     """

@@ -1,12 +1,12 @@
 """graphact-agents status: how the agents of a network are."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, status_address
-from graphact_agents.command import command, option
 from graphact_agents.daemon import STATUS_NAME
 from graphact_agents.disk import one_line, read_json
 from graphact_agents.network import NetworkFile
@@ -14,11 +14,14 @@ from graphact_agents.status import OUTCOMES
 from graphact_agents.status_server import fetch_status
 
 
-@command(
-    option("where", "folders of nodes or of such folders, [HOST:]PORT, or network.toml", nargs="+", metavar="WHERE"),
-    option("--json", "one line of JSON for each agent", action="store_true"),
-)
-def status(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    help_ = "folders of nodes or of such folders, [HOST:]PORT, or network.toml"
+    parser.add_argument("where", nargs="+", metavar="WHERE", help=help_)
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each agent")
+
+
+def run(options: argparse.Namespace) -> int:
     """
     Show how the agents of a network are, those that were started with --status. The exit code is 1 if one does not
     answer, is another than the one that was asked for, or has trouble.
@@ -26,8 +29,6 @@ def status(options: argparse.Namespace) -> int:
       graphact-agents status nodes
       graphact-agents status 10.0.0.5:9107 10.0.0.6:9107
     """
-    import json
-
     rows, is_well = [], True
     for name, node, address in find_agents(options.where):
         found, trouble = ask(name, node, address)

@@ -76,9 +76,9 @@ def test_simulate(environment, files):
 @pytest.mark.slow
 def test_six_nodes_over_udp(environment, files, tmp_path):
     command = environment / "bin" / "graphact-agents"
-    places = {str(i): str(address) for i, address in enumerate(free_addresses(6))}
-    (tmp_path / "addresses.json").write_text(json.dumps(places))
-    words = ["--out", tmp_path / "nodes", "--no-tls", "--addresses", tmp_path / "addresses.json"]
+    nodes = "".join(f'[nodes.{i}]\naddress = "{each}"\n' for i, each in enumerate(free_addresses(6)))
+    (tmp_path / "network.toml").write_text(nodes)
+    words = ["--out", tmp_path / "nodes", "--no-tls", "--network", tmp_path / "network.toml"]
     code, told = run(command, "split", *files, *words)
     assert code == 0, told
     (tmp_path / "signals.jsonl").write_text("[1.0]\n")
