@@ -118,8 +118,7 @@ def test_commands_in_files():
         if first not in table:
             wrong.append(f"{path}: {program} {first}")
             continue
-        command = resolve_name(table[first][0])
-        known = options_of(program, command)
+        known = options_of(program, table[first][0])
         options = [word.partition("=")[0].rstrip(".,)") for word in rest if re.match(r"--[a-z]", word)]
         wrong += [f"{path}: {program} {first} {option}" for option in options if option not in known]
     assert found > 20
@@ -132,10 +131,11 @@ def options_of(program, command):
 
     parser = argparse.ArgumentParser()
     if program == "graphact-agents":
-        added = command.options
+        added = [command.add_arguments]
     else:
         from graphact.commands import parser as shared
 
+        command = resolve_name(command)
         added = [shared.option(each) if isinstance(each, str) else each for each in command.options]
         added.append(shared.add_common_options)
     for add in added:
