@@ -1,22 +1,31 @@
 """graphact-agents run: the agent of one node."""
 
 import argparse
+import gc
+import json
 import math
+import signal
 import sys
 import time
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphact_agents.addresses import status_address
-from graphact_agents.agent import BackToBack, Clocked, Schedule
+from graphact_agents.addresses import Addresses, status_address
+from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.daemon import serve
 from graphact_agents.deployment import Deployment, check_folder, check_private
+from graphact_agents.disk import write_atomically
+from graphact_agents.events import EventWriter
+from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.messages import MAX_RUN
 from graphact_agents.network import SOURCES, NetworkFile
 from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
-from graphact_agents.transports.transport import TRANSPORTS
+from graphact_agents.status import Status, Watchdog, memory_use
+from graphact_agents.status_server import STATUS_NAME, StatusServer
+from graphact_agents.transports.transport import TRANSPORTS, open_transport
 from graphact_agents.transports.zenoh import Tls
 
 DEFAULTS: dict[str, Any] = {
@@ -98,26 +107,75 @@ def run(options: argparse.Namespace) -> int:
         )
     check_origin(options.origin, period)
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
-    certificates = options.folder / TLS_FOLDER
-    is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
-    if is_encrypted:
-        check_private(Tls.from_folder(certificates).key)
+    certificates, tls = options.folder / TLS_FOLDER, None
+    if certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls:
+        tls = Tls.from_folder(certificates)
+        check_private(tls.key)
     elif options.transport == "zenoh":
         sys.stderr.write("graphact-agents: no TLS: whoever reaches the port of this node can read its values\n")
-    serve(
-        options.folder,
-        deployment,
-        signals,
-        schedule,
-        transport=options.transport,
-        timing=timing,
-        tls=Tls.from_folder(certificates) if is_encrypted else None,
-        durable=options.durable,
-        dynamic=options.dynamic,
-        status=None if options.status is None else status_address(options.status),
-        runs=options.runs,
-    )
+    serve(options, deployment, signals, schedule, timing, tls)
     return 0
+
+
+def serve(
+    options: argparse.Namespace,
+    deployment: Deployment,
+    signals: Signals,
+    schedule: Schedule,
+    timing: Timing,
+    tls: Tls | None,
+) -> None:
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes."""
+    folder, links, transport = options.folder, deployment.links, options.transport
+    status = None if options.status is None else status_address(options.status)
+    addresses = Addresses.load(folder, links.neighbors)
+    with ExitStack() as opened:
+        events = opened.enter_context(EventWriter())
+        opened.callback(signals.close)
+        log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=options.durable)))
+        timely = isinstance(schedule, Clocked)
+        network = open_transport(transport, links, addresses, tls, timely=timely)
+        opened.callback(network.close)
+        agent = Agent(deployment, network, log, signals, schedule, events.write, timing, dynamic=options.dynamic)
+
+        def stop(*_: object) -> None:
+            """Let the agent finish its run; a second signal interrupts it."""
+            if agent.stopping:
+                raise KeyboardInterrupt
+            agent.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            opened.callback(signal.signal, number, signal.signal(number, stop))
+        watchdog, encrypted = Watchdog(), tls is not None
+
+        def tick() -> None:
+            """Do what is due whenever the loop of the agent goes round."""
+            watchdog.beat(agent.tally.beat)
+            events.flush()
+
+        agent.tick = tick
+
+        def ask() -> Status:
+            found = agent.status(transport, encrypted)
+            reason = f"standard output is not read, or its disk is full: {events.untold} events were lost"
+            trouble = [*found.trouble, reason] if events.untold else found.trouble
+            return replace(found, counters={**found.counters, "events_lost": events.lost}, trouble=trouble)
+
+        ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}
+        ready |= {"encrypted": encrypted, "last_run": log.last_run}
+        if status is not None:
+            server = opened.enter_context(closing(StatusServer(status, ask)))
+            ready["status"] = str(server.address)
+            write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
+        gc.freeze()  # what is there stays: no need to look through it again and again
+        used_to_start = time.process_time()
+        watchdog.tell("READY=1")
+        events.write({**ready, "ignored_records": log.ignored} if log.ignored else ready)
+        end = {"event": "end", "node": links.node, "reason": agent.work(options.runs)}
+        watchdog.tell("STOPPING=1")
+        agent.linger()
+        end |= {"counters": agent.counters, "memory": memory_use()}
+        events.write(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
 
 
 def read_network(options: argparse.Namespace) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, status_address
-from graphact_agents.daemon import STATUS_NAME
 from graphact_agents.disk import one_line, read_json
 from graphact_agents.network import NetworkFile
 from graphact_agents.status import OUTCOMES
-from graphact_agents.status_server import fetch_status
+from graphact_agents.status_server import STATUS_NAME, fetch_status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -115,20 +115,16 @@ def check_one_model(deployments: Sequence[Deployment]) -> Model:
 
 def resolve_model(model: Model | FilePath) -> Model:
     """Return a model, read from its file if it is given by that; TypeError for anything else, such as a torch model."""
-    if isinstance(model, Model):
-        return model
-    if not isinstance(model, str | os.PathLike):
-        raise TypeError(f"model must be the path of a file that graphact.save wrote, got {type(model).__name__}")
-    return load_model(model)
+    if isinstance(model, Model | str | os.PathLike):
+        return model if isinstance(model, Model) else load_model(model)
+    raise TypeError(f"model must be the path of a file that graphact.save wrote, got {type(model).__name__}")
 
 
 def resolve_graph(graph: ShiftOperator | FilePath) -> ShiftOperator:
     """Return a shift operator, read from its file if it is given by that; TypeError for anything else."""
-    if isinstance(graph, ShiftOperator):
-        return graph
-    if not isinstance(graph, str | os.PathLike):
-        raise TypeError(f"graph must be the path of a file that graphact.Graph.save wrote, got {type(graph).__name__}")
-    return load_graph(graph)
+    if isinstance(graph, ShiftOperator | str | os.PathLike):
+        return graph if isinstance(graph, ShiftOperator) else load_graph(graph)
+    raise TypeError(f"graph must be the path of a file that graphact.Graph.save wrote, got {type(graph).__name__}")
 
 
 def deploy(

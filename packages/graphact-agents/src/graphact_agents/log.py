@@ -244,12 +244,9 @@ def read_end(path: Path) -> tuple[list[Record], bool]:
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
-    lines = content[:kept].split(b"\n")[:-1]
-    if begin:
-        lines = lines[1:]  # the first may be cut
-    end = len(lines)
-    names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
-    return [parse_record(line, f"{path}: {name}") for line, name in zip(lines, names, strict=True)], begin == 0
+    lines = content[:kept].split(b"\n")[bool(begin) : -1]  # the first may be cut
+    at = [f"line {len(lines) - i} from the end" if begin else f"line {i + 1}" for i in range(len(lines))]
+    return [parse_record(line, f"{path}: {where}") for line, where in zip(lines, at, strict=True)], begin == 0
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
@@ -259,22 +256,22 @@ def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
 
 
 def parse_record(line: bytes, where: str) -> Record:
-    """The record in a line."""
+    """Return the record in a line; ValueError if it is none."""
     try:
         entry = json.loads(line)
-        run, is_round = entry["run"], "used" in entry
-        numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
+        run, present = entry["run"], entry.get("present")
+        if "used" in entry:
+            numbers = (run, entry["round"], *entry["used"])
+            found: Record = RoundClosed(run, entry["round"], tuple(entry["used"]))
+        else:
+            spans = tuple((first, last) for first, last in entry.get("spans", ()))
+            found = Began(run, entry["program"], spans, None if present is None else tuple(present))
+            limits = [number for span in spans for number in span]
+            numbers = (run, entry["program"], *limits, *(present or ()))
+            if limits != sorted(limits):
+                raise ValueError("spans must ascend")
         if not all(type(number) is int for number in numbers):
             raise TypeError("all entries must be integers")
-        if is_round:
-            return RoundClosed(run, entry["round"], tuple(entry["used"]))
-        spans = [(first, last) for first, last in entry.get("spans", ())]
-        limits = [number for span in spans for number in span]
-        if limits != sorted(limits) or not all(type(number) is int for number in limits):
-            raise ValueError("spans must ascend")
-        present = entry.get("present")
-        if present is not None and not all(type(number) is int for number in present):
-            raise ValueError("present must be nodes")
-        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
+        return found
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

@@ -58,7 +58,7 @@ class Deployed:
 
     @contextmanager
     def started(self, transport, period, slot=SLOT):
-        """LocalAgents that run by the clock; the first run that all of them take part in, and when runs begin."""
+        """Processes that run by the clock; the first run that all of them take part in, and when runs begin."""
         origin = time.time()
         options = ["--transport", transport, "--origin", repr(origin), "--period", repr(period), "--slot", repr(slot)]
         with LocalAgents(self.folders, [*options, "--repeat"], self.files) as processes:

@@ -149,7 +149,7 @@ def test_runs_by_a_clock_keep_the_processor_to_their_deadlines(period, timely, t
         opened.update(options)
         raise OSError("no network today")
 
-    monkeypatch.setattr("graphact_agents.daemon.open_transport", open_transport)
+    monkeypatch.setattr("graphact_agents.command_run.open_transport", open_transport)
     assert main(["run", str(folder), "--transport", "udp", "--period", period]) == 2
     assert opened["timely"] == timely
 

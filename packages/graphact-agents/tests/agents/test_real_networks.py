@@ -21,7 +21,7 @@ SHAPES = ["line", "star", "complete", "disconnected", "random", "directed"]
 
 
 class Workers:
-    """LocalAgents of packages/graphact-agents/tests/agents/worker.py."""
+    """Processes of packages/graphact-agents/tests/agents/worker.py."""
 
     def __init__(self, count):
         script = str(Path(__file__).with_name("worker.py"))

@@ -1,4 +1,4 @@
-"""LocalAgents that learn: a neighbour in wrong hands, folders that have run before, kills while files are written."""
+"""Processes that learn: a neighbour in wrong hands, folders that have run before, kills while files are written."""
 
 import json
 import socket
