@@ -170,7 +170,7 @@ def serve(
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
         watchdog.tell("READY=1")
-        events.write({**ready, "ignored_records": log.ignored} if log.ignored else ready)
+        events.write(ready)
         end = {"event": "end", "node": links.node, "reason": agent.work(options.runs)}
         watchdog.tell("STOPPING=1")
         agent.linger()

@@ -2,7 +2,7 @@
 
 A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
 one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the end of the log gives the run numbers
-that are used up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
+that are used up.
 """
 
 import errno
@@ -19,13 +19,10 @@ except ModuleNotFoundError:  # not on POSIX
     fcntl = None  # type: ignore[assignment]
 
 from graphact_agents.disk import explain, sync
-from graphact_agents.messages import MAX_RUN
 
 LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-PLAUSIBLE_JUMP = 2**48
-"""The largest step between two runs of a log; a clock since 1970 in periods of 10 microseconds stays below it."""
 TAIL_BYTES = 2**20
 """Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
 
@@ -126,7 +123,6 @@ class FileLog:
     Attributes:
         last_run: the run number that was last taken into use, -1 if none was.
         used: the run numbers that are used up.
-        ignored: how many records at its end were left out because their run is implausible.
 
     Raises:
         ValueError: the end of the file holds something else than records.
@@ -148,7 +144,7 @@ class FileLog:
         except BaseException:
             os.close(self._file)
             raise
-        self.last_run, self.ignored, self.used = last_plausible_run(records, is_whole=is_whole)
+        self.last_run, self.used = used_runs(records, is_whole=is_whole)
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
@@ -206,18 +202,14 @@ Log = MemoryLog | FileLog
 """Where a node writes its records; when ``append`` returns, a record survives the death of the process."""
 
 
-def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
-    """The last run number of a log, how many records were left out for it, and all that are used up.
+def used_runs(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, UsedRuns]:
+    """Return the last run number of a log, and all that are used up.
 
-    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: a damaged number must
-    not keep a node from starting again. Of a log that is not
-    read from its beginning all numbers before the first count as used, unless a record tells more.
+    Of a log that is not read from its beginning all numbers before the first count as used, unless a record tells more.
     """
-    last, ignored, used = -1, 0, UsedRuns()
+    last, used = -1, UsedRuns()
     for record in records:
-        if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
-            ignored += 1
-        elif isinstance(record, Began):
+        if isinstance(record, Began):
             if record.spans:
                 used = UsedRuns(list(record.spans))
             elif not used.spans and not is_whole:
@@ -227,7 +219,7 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
             last = record.run
         elif not used.spans:
             last = record.run
-    return last, ignored, used
+    return last, used
 
 
 def read_end(path: Path) -> tuple[list[Record], bool]:
