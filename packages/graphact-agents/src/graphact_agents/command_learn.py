@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.certificates import TLS_FOLDER
 from graphact_agents.command_simulate import read_numbers
-from graphact_agents.deployment import check_folder, check_private
+from graphact_agents.deployment import check_folder
 from graphact_agents.learning.networked import learn
 from graphact_agents.transports.transport import TRANSPORTS
 
@@ -34,8 +33,6 @@ def run(options: argparse.Namespace) -> int:
     state.npz: started again it goes on, with the step that its neighbours are in.
     """
     check_folder(options.folder)
-    if (key := options.folder / TLS_FOLDER / "key.pem").is_file() and options.transport == "zenoh":
-        check_private(key)
     files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
     signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -15,7 +15,7 @@ from typing import Any
 from graphact_agents.addresses import Addresses, status_address
 from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.deployment import Deployment, check_folder, check_private
+from graphact_agents.deployment import Deployment, check_folder
 from graphact_agents.disk import write_atomically
 from graphact_agents.events import EventWriter
 from graphact_agents.log import LOG_NAME, FileLog
@@ -110,7 +110,6 @@ def run(options: argparse.Namespace) -> int:
     certificates, tls = options.folder / TLS_FOLDER, None
     if certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls:
         tls = Tls.from_folder(certificates)
-        check_private(tls.key)
     elif options.transport == "zenoh":
         sys.stderr.write("graphact-agents: no TLS: whoever reaches the port of this node can read its values\n")
     serve(options, deployment, signals, schedule, timing, tls)

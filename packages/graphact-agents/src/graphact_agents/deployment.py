@@ -11,7 +11,7 @@ import numpy as np
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import can_make_certificates, make_certificates
-from graphact_agents.disk import one_line, read_json, write_atomically
+from graphact_agents.disk import check_private, one_line, read_json, write_atomically
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import KEY_BYTES, link_key
@@ -92,13 +92,6 @@ def check_folder(folder: Path) -> None:
                 )
     if (folder / "keys.json").is_file():
         check_private(folder / "keys.json")
-
-
-def check_private(path: Path) -> None:
-    """Raise PermissionError if others than the owner of a file may use it."""
-    mode = path.stat().st_mode & 0o777
-    if os.name == "posix" and mode & 0o077:
-        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
 
 
 def check_one_model(deployments: Sequence[Deployment]) -> Model:

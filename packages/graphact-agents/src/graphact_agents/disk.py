@@ -126,6 +126,13 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
     return array
 
 
+def check_private(path: Path) -> None:
+    """Raise PermissionError if others than the owner of a file may use it."""
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
+
+
 def one_line(reason: object) -> str:
     """Return the text of an error without line breaks, cut where it is long."""
     text = " ".join(str(reason).split())

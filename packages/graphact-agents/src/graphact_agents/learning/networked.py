@@ -20,8 +20,8 @@ import numpy as np
 
 from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.deployment import Deployment, check_private
-from graphact_agents.disk import READ_ERRORS, one_line, read_json
+from graphact_agents.deployment import Deployment
+from graphact_agents.disk import READ_ERRORS, check_private, one_line, read_json
 from graphact_agents.events import EventWriter
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact_agents.learning.mixing import Learning
