@@ -58,10 +58,8 @@ class Deployment:
         }
         save_model(self.model, folder / "model.safetensors")
         write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
-        path = folder / "keys.json"
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            json.dump({j: key.hex() for j, key in links.keys.items()}, stream)
+        keys = {j: key.hex() for j, key in links.keys.items()}
+        write_atomically(folder / "keys.json", json.dumps(keys).encode(), mode=0o600)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Deployment":

@@ -10,9 +10,8 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,15 +75,19 @@ class FileSignals(Signals):
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
         self._repeat = repeat
+        self._entries: list[Array | NotFinite] = []
         if path.suffix == ".npy":
             loaded = read_array(path)
             if loaded.ndim < 2:
                 raise ValueError(f"{path} must hold an array (runs, ..., F), got the shape {loaded.shape}")
-            found: Iterable[Callable[[], Array]] = (partial(check_signal, str(path), each, model) for each in loaded)
+            found: Iterable[tuple[str, Any]] = ((str(path), each) for each in loaded)
         else:
-            lines = enumerate(path.read_text().splitlines(), start=1)
-            found = (partial(parse, f"{path}, line {n}", line, model) for n, line in lines)
-        self._entries = [self._read(entry) for entry in found]
+            found = ((f"{path}, line {n}", line) for n, line in enumerate(path.read_text().splitlines(), start=1))
+        for source, entry in found:
+            try:
+                self._entries.append((parse if isinstance(entry, str) else check_signal)(source, entry, model))
+            except NotFinite as reason:
+                self._entries.append(reason)
         if not self._entries:
             raise ValueError(f"{path} holds no signals")
 
@@ -92,17 +95,9 @@ class FileSignals(Signals):
         if run >= len(self._entries) and not self._repeat:
             raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
         entry = self._entries[run % len(self._entries)]
-        if isinstance(entry, str):
-            raise NotFinite(entry)
+        if isinstance(entry, NotFinite):
+            raise NotFinite(*entry.args)
         return entry
-
-    @staticmethod
-    def _read(entry: Callable[[], Array]) -> Array | str:
-        """A signal, or why it is missing."""
-        try:
-            return entry()
-        except NotFinite as reason:
-            return str(reason)
 
 
 class TextSignals(Signals):
