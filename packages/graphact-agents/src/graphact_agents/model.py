@@ -54,10 +54,19 @@ class ModelLayer:
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of a hop mixture's operation, trained or not, in the precision of the computation."""
-        dtype, (operation,) = self.arrays["beta"].dtype, self.operations
-        trained = {n: np.exp(self.arrays[f"log_{n}"]) for n in operation.parameters if f"log_{n}" in self.arrays}
-        constants: dict[str, Any] = self.settings["constants"]
-        return {name: dtype.type(value) for name, value in {**constants, **trained}.items()}
+        trained = {name[4:]: np.exp(value) for name, value in self.arrays.items() if name.startswith("log_")}
+        constants: dict[str, Any] = self.settings.get("constants", {})
+        return {name: self.arrays["beta"].dtype.type(value) for name, value in {**constants, **trained}.items()}
+
+    @property
+    def mixing(self) -> Array:
+        """The weights of a hop mixture by operation and hop."""
+        return self.arrays["weights"][np.newaxis] if self.kind == "hop-mixture" else self.arrays["weights"]
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the neighbourhoods of a hop mixture include the node itself."""
+        return bool(self.settings.get("options", self.settings)["closed"])
 
 
 # Decoding: each takes settings and arrays, and raises ValueError for what it does not know
