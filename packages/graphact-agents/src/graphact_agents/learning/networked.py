@@ -12,28 +12,18 @@ may use the same numbers.
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.addresses import Addresses
-from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.deployment import Deployment
-from graphact_agents.disk import READ_ERRORS, check_private, one_line, read_json
-from graphact_agents.events import EventWriter
+from graphact_agents.disk import READ_ERRORS, one_line
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
-from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.simulated_training import PATIENT
-from graphact_agents.learning.state import FileStore, from_vector, save_arrays
+from graphact_agents.learning.state import save_arrays
 from graphact_agents.log import FileLog
-from graphact_agents.messages import Array
-from graphact_agents.model_file import save_model
 from graphact_agents.node import Node
 from graphact_agents.runs import RunResult, Timing
-from graphact_agents.transports.transport import Transport, drive, open_transport
-from graphact_agents.transports.zenoh import Tls
+from graphact_agents.transports.transport import Transport, drive
 
 STATE, PREPARED, PLAN, LOG = "state.npz", "prepared.npz", "learning.json", "learning.jsonl"
 TRAINED = "trained.safetensors"
@@ -145,30 +135,3 @@ class NodeTraining:
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
             self.tick()  # a slot may be long, and neighbours that ended because of it are waited for
         return results[0]
-
-
-def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot: float) -> None:
-    """The process of one node: train as its ``learning.json`` says, with its own data; events on standard output."""
-    plan, deployment = read_json(folder / PLAN), Deployment.load(folder)
-    check_private(folder / "keys.json")
-    try:
-        learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / PLAN}: damaged: {one_line(error)}") from error
-    learner = Learner(deployment, learning, signals, targets, FileStore(folder / STATE))
-    addresses = Addresses.load(folder, deployment.links.neighbors)
-    with ExitStack() as opened:
-        has_tls = transport == "zenoh" and (folder / TLS_FOLDER).is_dir()
-        tls = Tls.from_folder(folder / TLS_FOLDER) if has_tls else None
-        network = open_transport(transport, deployment.links, addresses, tls)
-        opened.callback(network.close)
-        events = opened.enter_context(EventWriter())
-        training = NodeTraining(folder, learner, network, Timing(slot=slot), first, events.flush)
-        opened.enter_context(closing(training.log))
-        events.write({"event": "ready", "node": deployment.node, "step": learner.state.steps})
-        training.prepare()
-        training.train(steps, events.write)
-        counters, made = asdict(training.node.counters), learner.state.steps
-        save_model(from_vector(learner.state.parameters, learner.model), folder / TRAINED)
-        events.write({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
-        training.linger(max(2 * slot, 1.0))
