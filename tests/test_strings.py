@@ -131,7 +131,7 @@ def options_of(program, command):
 
     parser = argparse.ArgumentParser()
     if program == "graphact-agents":
-        added = [command.add_arguments]
+        added = [importlib.import_module(command).add_arguments]
     else:
         from graphact.commands import parser as shared
 

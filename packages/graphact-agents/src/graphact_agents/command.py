@@ -1,14 +1,15 @@
-"""The command line of the agents; each command is a module with its arguments and its function."""
+"""The command line of the agents; each command is a module with ``add_arguments`` and ``run``."""
 
 import argparse
 import difflib
+import importlib
 import inspect
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from graphact_agents import __version__, command_learn, command_run, command_simulate, command_split, command_status
+from graphact_agents import __version__
 
 DESCRIPTION = """
 Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
@@ -20,18 +21,25 @@ Run a trained network on the nodes of its graph: each node computes its own outp
   {prog} learn nodes/node-7                               the agent of one node that learns
 """
 COMMANDS = {
-    "split": (command_split, "write one folder for each node"),
-    "run": (command_run, "run the agent of one node"),
-    "status": (command_status, "show how the agents of a network are"),
-    "simulate": (command_simulate, "simulate agents in a network with faults"),
-    "learn": (command_learn, "let the agent of one node learn with its neighbours"),
+    "split": ("graphact_agents.command_split", "write one folder for each node"),
+    "run": ("graphact_agents.command_run", "run the agent of one node"),
+    "status": ("graphact_agents.command_status", "show how the agents of a network are"),
+    "simulate": ("graphact_agents.command_simulate", "simulate agents in a network with faults"),
+    "learn": ("graphact_agents.command_learn", "let the agent of one node learn with its neighbours"),
 }
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with the option that was meant."""
+    """A parser whose errors are one line; the module of a command is imported when it is asked for."""
+
+    module = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.module:
+            module, self.module = importlib.import_module(self.module), ""
+            self.description = inspect.cleandoc(module.run.__doc__ or "")
+            module.add_arguments(self)
+            self.set_defaults(command=module.run)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
             near = difflib.get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, n=1)
@@ -48,12 +56,9 @@ def make_parser(prog: str = "graphact-agents") -> Parser:
     plain = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog=prog, description=DESCRIPTION.format(prog=prog), formatter_class=plain)
     parser.add_argument("--version", action="version", version=f"graphact-agents {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     for name, (module, line) in COMMANDS.items():
-        description = inspect.cleandoc(module.run.__doc__ or "")
-        each = commands.add_parser(name, help=line, description=description, formatter_class=plain)
-        module.add_arguments(each)
-        each.set_defaults(command=module.run)
+        commands.add_parser(name, help=line, formatter_class=plain).module = module
     return parser
 
 

@@ -24,7 +24,6 @@ from graphact_agents.network import SOURCES, NetworkFile
 from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
 from graphact_agents.status import Status, Watchdog, memory_use
-from graphact_agents.status_server import STATUS_NAME, StatusServer
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
 from graphact_agents.transports.zenoh import Tls
 
@@ -163,6 +162,8 @@ def serve(
         ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}
         ready |= {"encrypted": encrypted, "last_run": log.last_run}
         if status is not None:
+            from graphact_agents.status_server import STATUS_NAME, StatusServer  # takes memory that others need not
+
             server = opened.enter_context(closing(StatusServer(status, ask)))
             ready["status"] = str(server.address)
             write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
