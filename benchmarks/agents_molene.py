@@ -19,7 +19,7 @@ import graphact_agents as agents
 from graphact import nn
 from graphact.training import TrainingSettings, fit
 from graphact_agents.addresses import free_addresses
-from graphact_agents.processes import Processes
+from graphact_agents.local_agents import LocalAgents
 from graphact_lab.tasks import denoising
 
 
@@ -51,7 +51,7 @@ def on_processes(model, graph, hours, transport):
     """Return the agents' answers for each hour, and the median time of an inference."""
     with tempfile.TemporaryDirectory() as folder:
         folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(graph.num_nodes))
-        with Processes(folders, ["--transport", transport, "--period", "0", "--slot", "2"]) as processes:
+        with LocalAgents(folders, ["--transport", transport, "--period", "0", "--slot", "2"]) as processes:
             processes.wait_until_ready()
             processes.feed(hours)
             events = processes.wait()

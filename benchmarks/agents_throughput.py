@@ -22,7 +22,7 @@ from arguments import count
 import graphact_agents as agents
 from graphact import Graph, nn
 from graphact_agents.addresses import free_addresses
-from graphact_agents.processes import Processes
+from graphact_agents.local_agents import LocalAgents
 
 NODES, EDGES, ROUNDS = 20, 55, 10
 WANTED = {"udp": 337, "zenoh": 130}
@@ -57,7 +57,7 @@ def measure(transport, runs):
     with tempfile.TemporaryDirectory() as folder:
         folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(NODES))
         network = ["--transport", transport]
-        with Processes(folders, [*network, "--period", "0", "--slot", "2"]) as processes:
+        with LocalAgents(folders, [*network, "--period", "0", "--slot", "2"]) as processes:
             processes.wait_until_ready()
             processes.feed(signals)
             events = processes.wait()

@@ -22,12 +22,12 @@ from pathlib import Path
 import scipy.stats
 import torch
 from arguments import count, need_cuda
+from graphact.training.splits import data_generator
 from output import echo
 
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings
-from graphact.training.splits import data_generator
 from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
 from graphact_lab.tasks import source_localization_tasks
 

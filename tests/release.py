@@ -86,6 +86,7 @@ try:
 except SystemExit as stopped:
     assert stopped.code == 0
 """,
+    "graphact-agents[metrics]": "import prometheus_client, graphact_agents",
     "graphact-agents[zenoh]": "import zenoh, cryptography, graphact_agents",
     "graphact-lab": """
 from graphact_lab.cli import main

@@ -118,9 +118,7 @@ def test_commands_in_files():
         if first not in table:
             wrong.append(f"{path}: {program} {first}")
             continue
-        command = table[first][0]
-        command = resolve_name(command) if isinstance(command, str) else command
-        known = options_of(program, command)
+        known = options_of(program, table[first][0])
         options = [word.partition("=")[0].rstrip(".,)") for word in rest if re.match(r"--[a-z]", word)]
         wrong += [f"{path}: {program} {first} {option}" for option in options if option not in known]
     assert found > 20
@@ -135,9 +133,9 @@ def options_of(program, command):
 
     parser = argparse.ArgumentParser()
     if program == "graphact-agents":
-        for add in command.options:
-            add(parser)
+        importlib.import_module(command).add_arguments(parser)
     else:
+        command = resolve_name(command) if isinstance(command, str) else command
         every = CommandParser()
         every.add_commands({"it": (command, "")})
         parser = every._subparsers._group_actions[0].choices["it"]

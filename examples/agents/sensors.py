@@ -18,7 +18,7 @@ import graphact
 import graphact_agents as agents
 from graphact import Graph, nn
 from graphact_agents.addresses import free_addresses
-from graphact_agents.processes import Processes
+from graphact_agents.local_agents import LocalAgents
 
 PERIOD, NOISE = 0.5, 0.5
 
@@ -72,7 +72,7 @@ def main(arguments=None):
             np.save(file, noisy[:, i, None])
         origin = time.time()
         words = ["--transport", options.transport, "--origin", repr(origin), "--period", str(PERIOD), "--slot", "0.1"]
-        with Processes(folders, [*words, "--repeat"], files) as processes:
+        with LocalAgents(folders, [*words, "--repeat"], files) as processes:
             processes.wait_until_ready()
             show_runs(processes, options, origin, clean, noisy)
             processes.stop()

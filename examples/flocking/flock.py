@@ -23,8 +23,8 @@ from pilot import FLIGHT, control_of  # beside this file
 import graphact
 from graphact_agents.addresses import free_addresses
 from graphact_agents.deployment import Deployment, split
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import LOG_NAME, read_log
-from graphact_agents.processes import Processes
 from graphact_agents.replay import answered_links, replay
 from graphact_lab.experiments.flocking import world as physics
 
@@ -33,7 +33,7 @@ RECORD = "flight.npz"
 PARTITION = (0.7, 0.75)  # of the flight: even agents receive nothing from odd ones
 
 
-class Pilots(Processes):
+class Pilots(LocalAgents):
     """A process of pilot.py for each agent."""
 
     program = (str(Path(__file__).with_name("pilot.py")),)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from graphact_agents.addresses import Addresses
-from graphact_agents.daemon import write_event
 from graphact_agents.deployment import Deployment
+from graphact_agents.events import write_event
 from graphact_agents.inference import infer
 from graphact_agents.links import ShiftRow
 from graphact_agents.log import LOG_NAME, FileLog
@@ -29,7 +29,7 @@ from graphact_agents.model import Model, agreement
 from graphact_agents.node import Node
 from graphact_agents.program import Exchange, Program
 from graphact_agents.runs import RunResult, Timing
-from graphact_agents.transports.base import Transport, drive, open_transport
+from graphact_agents.transports.transport import Transport, drive, open_transport
 
 FLIGHT = "flight.json"
 Flight = dict[str, Any]  # what all agents know of a flight

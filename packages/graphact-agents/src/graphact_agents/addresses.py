@@ -9,7 +9,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphact_agents.files import check_integer, one_line, read_json, write_atomically
+from graphact_agents.arguments import check_integer
+from graphact_agents.disk import one_line, read_json, write_atomically
 
 FILE_NAME = "addresses.json"
 DEFAULT_BASE_PORT = 7500
@@ -89,17 +90,6 @@ def consecutive_addresses(num_nodes: int, host: str, base_port: int) -> list[Add
     if base_port + num_nodes - 1 > 65_535:
         raise ValueError(f"base port must leave room for {num_nodes} ports up to 65535, got {base_port}")
     return [Address(host, base_port + i) for i in range(num_nodes)]
-
-
-def read_addresses(path: str | os.PathLike[str], num_nodes: int) -> list[Address]:
-    """The addresses of all nodes from a JSON file ``{"0": "10.0.0.5:7500", "1": ...}``, each of them once."""
-    content = read_json(Path(path))
-    if set(content) != {str(i) for i in range(num_nodes)}:
-        raise ValueError(f"{path}: must hold an address for each of the nodes 0 to {num_nodes - 1}, by number")
-    addresses = [Address.parse(content[str(i)]) for i in range(num_nodes)]
-    if len(set(addresses)) < num_nodes:
-        raise ValueError(f"{path}: two nodes have the same address")
-    return addresses
 
 
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:

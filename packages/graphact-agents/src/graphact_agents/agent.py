@@ -3,32 +3,27 @@
 import math
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
+from graphact_agents.arguments import check_positive
 from graphact_agents.deployment import Deployment
-from graphact_agents.files import check_positive
+from graphact_agents.events import Event
 from graphact_agents.inference import infer
-from graphact_agents.log import Counted, Log
+from graphact_agents.log import Log
 from graphact_agents.messages import Array
 from graphact_agents.model import agreement
 from graphact_agents.node import NOT_LOGGED, Node
 from graphact_agents.runs import Limits, RunResult, Timing
 from graphact_agents.signals import EndOfSignals, NoSignal, NotYet, Signals
-from graphact_agents.status import STALLED, Status, Tally, Watchdog, count_all
-from graphact_agents.transports.base import Transport, drive
+from graphact_agents.status import STALLED, Status, Tally, count_all
+from graphact_agents.transports.transport import Transport, drive
 
 LOOK_UP = 0.1
 """Seconds after which a waiting agent looks whether it is to stop."""
 GREETING_TIME = 1.0
 """Seconds that an agent without a clock waits for answers to its greeting."""
-COUNT_EVERY = 1.0
-"""Seconds from one record of the totals to the next; a crash loses what was counted since."""
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,8 +107,8 @@ class Agent:
         self._skipped = -1
         self._announced = (-1, 0.0)  # the last: its run, and when
         self._refusals: dict[int, str] = {}
-        self.tally, self._before, self._counted = Tally(), dict(log.totals), self._timer()
-        self.watchdog = Watchdog({})
+        self.tally = Tally()
+        self.tick: Callable[[], None] = lambda: None  # called whenever the loop goes round
 
     def stop(self) -> None:
         """Leave after the run in progress; may be called by a signal handler."""
@@ -211,8 +206,6 @@ class Agent:
         while True:
             for result in self._drive(self._timer() + LOOK_UP):
                 self.tally.add(result)
-                if self._timer() >= self._counted + COUNT_EVERY:
-                    self.count()
                 event = describe(self.node.links.node, result, self._clock() - self._timer())
                 self._report(event | {"neighbors": list(self.node.links.neighbors)} if self._dynamic else event)
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
@@ -236,7 +229,7 @@ class Agent:
     def _drive(self, until: float) -> list[RunResult]:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""
         self.tally.beat = time.monotonic()
-        self.watchdog.beat(self.tally.beat)
+        self.tick()
         results = drive(self.node, self._transport, until, self._timer)
         if self.node.refusals != self._refusals:
             before, self._refusals = self._refusals, dict(self.node.refusals)
@@ -248,20 +241,9 @@ class Agent:
     # What operators see
 
     @property
-    def totals(self) -> dict[str, int]:
-        """All counts, with those of earlier lives of the process."""
-        return self.tally.totals(self.counted, self._before)
-
-    @property
-    def counted(self) -> dict[str, int]:
-        """Counts of node and transport in this life, by name."""
-        return count_all(self.node.counters, self._transport.dropped)
-
-    def count(self) -> None:
-        """Write the totals into the log; on a full disk the next ones have to do."""
-        self._counted = self._timer()
-        with suppress(OSError):
-            self.node.log.append(Counted(self.node.run, self.totals))
+    def counters(self) -> dict[str, int]:
+        """Counts of node, transport and runs since the start, by name."""
+        return count_all(self.node.counters, self._transport.dropped) | self.tally.counters
 
     def status(self, transport: str, encrypted: bool = False) -> Status:
         """May be asked for by another thread."""
@@ -283,7 +265,7 @@ class Agent:
         trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard)
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
         about = (node.links.node, node.links.epoch_name, transport, node.run)
-        return Status(*about, not reason, reason, age, self.totals, peers, encrypted, trouble)
+        return Status(*about, not reason, reason, age, self.counters, peers, tally.started, encrypted, trouble)
 
 
 def describe(node: int, result: RunResult, offset: float = 0.0) -> Event:

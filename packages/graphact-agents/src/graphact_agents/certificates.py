@@ -2,10 +2,11 @@
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from graphact_agents.disk import write_atomically
 
 TLS_FOLDER = "tls"
 DAYS = 3650
@@ -46,8 +47,7 @@ def make_certificates(folders: Sequence[Path], hosts: Sequence[str]) -> None:
         out = folder / TLS_FOLDER
         out.mkdir(mode=0o700)
         secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with os.fdopen(os.open(out / "key.pem", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secret)
+        write_atomically(out / "key.pem", secret, mode=0o600)
         (out / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
         (out / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
 

@@ -1,23 +1,15 @@
-"""The command line of the agents: ``graphact-agents split``, ``run``, ``simulate``, ``learn``, ``status``.
-
-A command is a :class:`Subcommand` in a module ``command_*.py``, which is imported when it is asked for.
-"""
+"""The command line of the agents; each command is a module with ``add_arguments`` and ``run``."""
 
 import argparse
 import difflib
+import importlib
 import inspect
 import os
-import pkgutil
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from graphact_agents import __version__
-
-Option = Callable[[Any], object]
-"""Adds an argument to a parser."""
-Run = Callable[[argparse.Namespace], int]
 
 DESCRIPTION = """
 Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
@@ -29,85 +21,30 @@ Run a trained network on the nodes of its graph: each node computes its own outp
   {prog} learn nodes/node-7                               the agent of one node that learns
 """
 COMMANDS = {
-    "split": ("graphact_agents.command_run:split", "write one folder for each node"),
-    "run": ("graphact_agents.command_run:run", "run the agent of one node"),
-    "status": ("graphact_agents.command_status:status", "show how the agents of a network are"),
-    "simulate": ("graphact_agents.command_simulate:simulate", "simulate agents in a network with faults"),
-    "learn": ("graphact_agents.command_learn:learn", "let the agent of one node learn with its neighbours"),
+    "split": ("graphact_agents.command_split", "write one folder for each node"),
+    "run": ("graphact_agents.command_run", "run the agent of one node"),
+    "status": ("graphact_agents.command_status", "show how the agents of a network are"),
+    "simulate": ("graphact_agents.command_simulate", "simulate agents in a network with faults"),
+    "learn": ("graphact_agents.command_learn", "let the agent of one node learn with its neighbours"),
 }
-"""For each command ``module:name``, and its line in the help."""
-
-MAX_SEED = 2**63 - 1
-
-
-def seed(word: str) -> int:
-    """Return the seed that a word stands for."""
-    if not word.isdecimal() or int(word) > MAX_SEED:
-        raise argparse.ArgumentTypeError(f"must be an integer from 0 to {MAX_SEED}, got {word!r}")
-    return int(word)
-
-
-SHARED: dict[str, dict[str, Any]] = {
-    "model": {"type": Path, "metavar": "MODEL", "help": "a model file that graphact.save has written"},
-    "graph": {"type": Path, "metavar": "GRAPH", "help": "a graph file (.npz) that graphact.Graph.save has written"},
-    "--out": {"type": Path, "metavar": "DIR"},
-    "--signals": {"type": Path, "metavar": "FILE"},
-    "--transport": {"choices": ("zenoh", "udp")},
-    "--seed": {"type": seed, "default": 0, "help": "decides everything random (default: 0)"},
-    "--slot": {"type": float, "default": 0.18, "help": "seconds for one round (default: 0.18)"},
-}
-
-
-class Subcommand(NamedTuple):
-    """A command: what it does, its description, and what adds its options."""
-
-    run: Run
-    description: str
-    options: tuple[Option, ...]
-
-
-def command(*options: str | Option) -> Callable[[Run], Subcommand]:
-    """Make a function with its docstring a command; an option by its name alone is as in :data:`SHARED`."""
-    added = tuple(option(each) if isinstance(each, str) else each for each in options)
-    return lambda run: Subcommand(run, run.__doc__ or "", added)
-
-
-def option(name: str, text: str | None = None, **settings: Any) -> Option:
-    """Return what adds an argument; what is not set is as in :data:`SHARED`."""
-    settings = SHARED.get(name, {}) | settings | ({"help": text} if text else {})
-    return lambda parser: parser.add_argument(name, **settings)
-
-
-def one_of(*options: Option) -> Option:
-    """Return what adds options of which at most one may be given."""
-
-    def add(parser: argparse.ArgumentParser) -> None:
-        group = parser.add_mutually_exclusive_group()
-        for each in options:
-            each(group)
-
-    return add
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and whose options are added when it is asked to parse."""
+    """A parser whose errors are one line; the module of a command is imported when it is asked for."""
 
-    target: str | None = None
+    module = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self.target is not None:
-            found, self.target = pkgutil.resolve_name(self.target), None
-            self.description = inspect.cleandoc(found.description)
-            self.formatter_class = argparse.RawDescriptionHelpFormatter
-            self.set_defaults(command=found.run)
-            for add in found.options:
-                add(self)
+        if self.module:
+            module, self.module = importlib.import_module(self.module), ""
+            self.description = inspect.cleandoc(module.run.__doc__ or "")
+            module.add_arguments(self)
+            self.set_defaults(command=module.run)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
             near = difflib.get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, n=1)
-            self.error(
-                f"unrecognized arguments: {' '.join(unknown)}" + (f"; did you mean {near[0]!r}?" if near else "")
-            )
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -116,12 +53,12 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser(prog: str = "graphact-agents") -> Parser:
     """Return the parser of all commands."""
-    description = DESCRIPTION.format(prog=prog)
-    parser = Parser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog=prog, description=DESCRIPTION.format(prog=prog), formatter_class=plain)
     parser.add_argument("--version", action="version", version=f"graphact-agents {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
-    for name, (target, line) in COMMANDS.items():
-        commands.add_parser(name, help=line).target = target
+    for name, (module, line) in COMMANDS.items():
+        commands.add_parser(name, help=line, formatter_class=plain).module = module
     return parser
 
 

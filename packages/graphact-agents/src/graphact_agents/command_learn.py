@@ -1,25 +1,41 @@
 """graphact-agents learn: the agent of one node that learns with its neighbours."""
 
 import argparse
+from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
+from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.command import command, option
 from graphact_agents.command_simulate import read_numbers
-from graphact_agents.deployment import check_folder, check_private
-from graphact_agents.learning.networked import learn as learn_at_node
+from graphact_agents.deployment import Deployment, check_folder
+from graphact_agents.disk import one_line, read_json
+from graphact_agents.events import EventWriter
+from graphact_agents.learning.learner import Learner
+from graphact_agents.learning.mixing import Learning
+from graphact_agents.learning.networked import PLAN, STATE, TRAINED, NodeTraining
+from graphact_agents.learning.state import FileStore, from_vector
+from graphact_agents.model_file import save_model
+from graphact_agents.runs import Timing
+from graphact_agents.transports.transport import TRANSPORTS, open_transport
+from graphact_agents.transports.zenoh import Tls
 
 
-@command(
-    option("folder", "the folder of the node, with its learning.json", type=Path, metavar="FOLDER"),
-    option("--signals", ".npy of shape (M, F), its own (default: signals.npy of the folder)"),
-    option("--targets", ".npy of shape (M, O), its own (default: targets.npy of the folder)", type=Path),
-    option("--transport", "default: zenoh", default="zenoh"),
-    option("--slot", "seconds for one round (default: 5)", default=5.0),
-)
-def learn(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("folder", type=Path, metavar="FOLDER", help="the folder of the node, with its learning.json")
+    help_ = ".npy of shape (M, F), its own (default: signals.npy of the folder)"
+    add("--signals", type=Path, metavar="FILE", help=help_)
+    help_ = ".npy of shape (M, O), its own (default: targets.npy of the folder)"
+    add("--targets", type=Path, metavar="FILE", help=help_)
+    add("--transport", choices=TRANSPORTS, default="zenoh", help="default: zenoh")
+    add("--slot", type=float, default=5.0, help="seconds for one round (default: 5)")
+
+
+def run(options: argparse.Namespace) -> int:
     """
     Let the agent of one node learn with its neighbours, and write trained.safetensors into its folder.
 
@@ -29,10 +45,29 @@ def learn(options: argparse.Namespace) -> int:
     state.npz: started again it goes on, with the step that its neighbours are in.
     """
     check_folder(options.folder)
-    if (key := options.folder / TLS_FOLDER / "key.pem").is_file() and options.transport == "zenoh":
-        check_private(key)
     files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")
     signals, targets = (read_numbers(path, "(M, F)", lambda x: x.ndim == 2).astype("float64") for path in files)
-    with np.errstate(over="ignore", invalid="ignore"):
-        learn_at_node(options.folder, signals, targets, transport=options.transport, slot=options.slot)
+    plan, deployment = read_json(options.folder / PLAN), Deployment.load(options.folder)
+    try:
+        learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{options.folder / PLAN}: damaged: {one_line(error)}") from error
+    learner = Learner(deployment, learning, signals, targets, FileStore(options.folder / STATE))
+    addresses = Addresses.load(options.folder, deployment.links.neighbors)
+    with ExitStack() as opened:
+        opened.enter_context(np.errstate(over="ignore", invalid="ignore"))
+        has_tls = options.transport == "zenoh" and (options.folder / TLS_FOLDER).is_dir()
+        tls = Tls.from_folder(options.folder / TLS_FOLDER) if has_tls else None
+        network = open_transport(options.transport, deployment.links, addresses, tls)
+        opened.callback(network.close)
+        events = opened.enter_context(EventWriter())
+        training = NodeTraining(options.folder, learner, network, Timing(slot=options.slot), first, events.flush)
+        opened.enter_context(closing(training.log))
+        events.write({"event": "ready", "node": deployment.node, "step": learner.state.steps})
+        training.prepare()
+        training.train(steps, events.write)
+        counters, made = asdict(training.node.counters), learner.state.steps
+        save_model(from_vector(learner.state.parameters, learner.model), options.folder / TRAINED)
+        events.write({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
+        training.linger(max(2 * options.slot, 1.0))
     return 0

@@ -1,62 +1,31 @@
-"""graphact-agents split and run: the folders of the nodes, and the agent of one node."""
+"""graphact-agents run: the agent of one node."""
 
 import argparse
+import gc
+import json
 import math
+import signal
 import sys
 import time
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphact_agents.command import command, one_of, option
-
-
-@command(
-    "model",
-    "graph",
-    option("--out", "folder for node-0, node-1 and so on", required=True),
-    option("--host", "host of all nodes (default: 127.0.0.1)", default="127.0.0.1"),
-    option("--base-port", "node i listens on PORT + i (default: 7500)", type=int, default=7500, metavar="PORT"),
-    option("--addresses", 'instead: JSON with all addresses, {"0": "10.0.0.5:7500", ...}', type=Path, metavar="FILE"),
-    option("--network", "instead: a TOML file with all addresses, see graphact-agents run", type=Path, metavar="FILE"),
-    option("--no-tls", "no certificates for the nodes (which need cryptography)", dest="tls", action="store_false"),
-)
-def split(options: argparse.Namespace) -> int:
-    """Write one folder for each node: its row of the shift operator, its neighbours, the keys of its links, their
-    addresses, a certificate and the model, nothing else. Bring each folder to its node, and delete it here.
-    """
-    from graphact_agents.addresses import consecutive_addresses, read_addresses
-    from graphact_agents.certificates import can_make_certificates
-    from graphact_agents.deployment import split as write_folders
-    from graphact_agents.files import check_writable
-    from graphact_agents.graph_file import load_graph
-    from graphact_agents.model import cost_of_inference
-    from graphact_agents.model_file import load_model
-    from graphact_agents.network import NetworkFile
-    from graphact_agents.runs import Timing
-
-    check_writable(options.out)
-    if options.tls and not can_make_certificates():
-        raise ModuleNotFoundError(
-            "the package cryptography, which makes the certificates for TLS, is not installed; --no-tls goes without"
-        )
-    model, graph = load_model(options.model), load_graph(options.graph)
-    slot = Timing().slot
-    if options.network is not None:
-        file = NetworkFile.load(options.network)
-        addresses, slot = file.addresses(graph.num_nodes), file.shared.get("slot", slot)
-    elif options.addresses is None:
-        addresses = consecutive_addresses(graph.num_nodes, options.host, options.base_port)
-    else:
-        addresses = read_addresses(options.addresses, graph.num_nodes)
-    cost = cost_of_inference(model, graph.num_edges, slot=slot)
-    folders = write_folders(model, graph, options.out, addresses=addresses, tls=options.tls)
-    sys.stdout.write(
-        f"{len(folders)} nodes, {graph.num_edges} directed edges: {folders[0]} to {folders[-1].name}\n"
-        f"one inference: {cost.rounds} rounds, {cost.messages} messages, {cost.bytes} bytes in all, "
-        f"at most {cost.longest:.2f} s (slot {slot:g} s)\n"
-    )
-    return 0
-
+from graphact_agents.addresses import Addresses, status_address
+from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
+from graphact_agents.certificates import TLS_FOLDER
+from graphact_agents.deployment import Deployment, check_folder
+from graphact_agents.disk import write_atomically
+from graphact_agents.events import EventWriter
+from graphact_agents.log import LOG_NAME, FileLog
+from graphact_agents.messages import MAX_RUN
+from graphact_agents.network import SOURCES, NetworkFile
+from graphact_agents.runs import Timing
+from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
+from graphact_agents.status import Status, Watchdog, memory_use
+from graphact_agents.transports.transport import TRANSPORTS, open_transport
+from graphact_agents.transports.zenoh import Tls
 
 DEFAULTS: dict[str, Any] = {
     "transport": "zenoh",
@@ -69,48 +38,36 @@ DEFAULTS: dict[str, Any] = {
 """Defaults of options that neither the command line nor the network file sets."""
 
 
-@command(
-    option("folder", "a folder that graphact-agents split has written", type=Path, nargs="?", metavar="FOLDER"),
-    option("--network", "instead: a TOML file with the settings of all nodes (see --node)", type=Path, metavar="FILE"),
-    option("--node", "with --network: the number of this node", type=int, metavar="NODE"),
-    option("--transport", "default: zenoh"),
-    one_of(
-        option(
-            "--signals",
-            ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)",
-            type=str,
-        ),
-        option("--sensor", "command that prints a signal, started before each run", metavar="COMMAND"),
-    ),
-    option("--lead", "seconds before a run to start --sensor (default: 0.5)", type=float),
-    option("--repeat", "begin again at the end of the file", action=argparse.BooleanOptionalAction),
-    option(
-        "--period",
-        "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
-        "(default: as long as a run may take)",
-        type=float,
-        metavar="S",
-    ),
-    option("--origin", "Unix time of run 0, equal at all nodes (default: 0)", type=float, metavar="T"),
-    option("--slot", default=None),
-    option("--runs", "end after this many runs, skipped ones included", type=int),
-    option(
-        "--tls",
-        "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)",
-        action=argparse.BooleanOptionalAction,
-    ),
-    option(
-        "--dynamic",
-        "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it",
-        action=argparse.BooleanOptionalAction,
-    ),
-    option(
-        "--status",
-        "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one",
-        metavar="[HOST:]PORT",
-    ),
-    option("--durable", "the log survives power failures too", action=argparse.BooleanOptionalAction),
-)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command; what is None is set by the network file, or is as in :data:`DEFAULTS`."""
+    add, switch = parser.add_argument, argparse.BooleanOptionalAction
+    help_ = "a folder that graphact-agents split has written"
+    add("folder", type=Path, nargs="?", metavar="FOLDER", help=help_)
+    help_ = "instead: a TOML file with the settings of all nodes (see --node)"
+    add("--network", type=Path, metavar="FILE", help=help_)
+    add("--node", type=int, metavar="NODE", help="with --network: the number of this node")
+    add("--transport", choices=TRANSPORTS, help="default: zenoh")
+    source = parser.add_mutually_exclusive_group()
+    help_ = ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)"
+    source.add_argument("--signals", metavar="FILE", help=help_)
+    help_ = "command that prints a signal, started before each run"
+    source.add_argument("--sensor", metavar="COMMAND", help=help_)
+    add("--lead", type=float, help="seconds before a run to start --sensor (default: 0.5)")
+    add("--repeat", action=switch, help="begin again at the end of the file")
+    help_ = "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+    add("--period", type=float, metavar="S", help=help_ + "(default: as long as a run may take)")
+    add("--origin", type=float, metavar="T", help="Unix time of run 0, equal at all nodes (default: 0)")
+    add("--slot", type=float, help="seconds for one round (default: 0.18)")
+    add("--runs", type=int, help="end after this many runs, skipped ones included")
+    help_ = "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh; default: if the folder has them)"
+    add("--tls", action=switch, help=help_)
+    help_ = "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it"
+    add("--dynamic", action=switch, help=help_)
+    help_ = "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one"
+    add("--status", metavar="[HOST:]PORT", help=help_)
+    add("--durable", action=switch, help="the log survives power failures too")
+
+
 def run(options: argparse.Namespace) -> int:
     """
     Run the agent of one node. Its signals come from standard input (a JSON array a line), from a file or from a
@@ -123,15 +80,6 @@ def run(options: argparse.Namespace) -> int:
 
     What the command line says goes before the file of --network; --no-tls takes back what that switches on.
     """
-    from graphact_agents.addresses import status_address
-    from graphact_agents.agent import BackToBack, Clocked, Schedule
-    from graphact_agents.certificates import TLS_FOLDER
-    from graphact_agents.daemon import serve
-    from graphact_agents.deployment import Deployment, check_folder, check_private
-    from graphact_agents.runs import Timing
-    from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
-    from graphact_agents.transports.zenoh import Tls
-
     read_network(options)
     timing = Timing(slot=options.slot)
     check_folder(options.folder)
@@ -158,32 +106,80 @@ def run(options: argparse.Namespace) -> int:
         )
     check_origin(options.origin, period)
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
-    certificates = options.folder / TLS_FOLDER
-    is_encrypted = certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls
-    if is_encrypted:
-        check_private(Tls.from_folder(certificates).key)
+    certificates, tls = options.folder / TLS_FOLDER, None
+    if certificates.is_dir() and options.transport == "zenoh" if options.tls is None else options.tls:
+        tls = Tls.from_folder(certificates)
     elif options.transport == "zenoh":
         sys.stderr.write("graphact-agents: no TLS: whoever reaches the port of this node can read its values\n")
-    serve(
-        options.folder,
-        deployment,
-        signals,
-        schedule,
-        transport=options.transport,
-        timing=timing,
-        tls=Tls.from_folder(certificates) if is_encrypted else None,
-        durable=options.durable,
-        dynamic=options.dynamic,
-        status=None if options.status is None else status_address(options.status),
-        runs=options.runs,
-    )
+    serve(options, deployment, signals, schedule, timing, tls)
     return 0
+
+
+def serve(
+    options: argparse.Namespace,
+    deployment: Deployment,
+    signals: Signals,
+    schedule: Schedule,
+    timing: Timing,
+    tls: Tls | None,
+) -> None:
+    """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes."""
+    folder, links, transport = options.folder, deployment.links, options.transport
+    status = None if options.status is None else status_address(options.status)
+    addresses = Addresses.load(folder, links.neighbors)
+    with ExitStack() as opened:
+        events = opened.enter_context(EventWriter())
+        opened.callback(signals.close)
+        log = opened.enter_context(closing(FileLog(folder / LOG_NAME, durable=options.durable)))
+        timely = isinstance(schedule, Clocked)
+        network = open_transport(transport, links, addresses, tls, timely=timely)
+        opened.callback(network.close)
+        agent = Agent(deployment, network, log, signals, schedule, events.write, timing, dynamic=options.dynamic)
+
+        def stop(*_: object) -> None:
+            """Let the agent finish its run; a second signal interrupts it."""
+            if agent.stopping:
+                raise KeyboardInterrupt
+            agent.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            opened.callback(signal.signal, number, signal.signal(number, stop))
+        watchdog, encrypted = Watchdog(), tls is not None
+
+        def tick() -> None:
+            """Do what is due whenever the loop of the agent goes round."""
+            watchdog.beat(agent.tally.beat)
+            events.flush()
+
+        agent.tick = tick
+
+        def ask() -> Status:
+            found = agent.status(transport, encrypted)
+            reason = f"standard output is not read, or its disk is full: {events.untold} events were lost"
+            trouble = [*found.trouble, reason] if events.untold else found.trouble
+            return replace(found, counters={**found.counters, "events_lost": events.lost}, trouble=trouble)
+
+        ready = {"event": "ready", "node": links.node, "epoch": links.epoch_name, "transport": transport}
+        ready |= {"encrypted": encrypted, "last_run": log.last_run}
+        if status is not None:
+            from graphact_agents.status_server import STATUS_NAME, StatusServer  # takes memory that others need not
+
+            server = opened.enter_context(closing(StatusServer(status, ask)))
+            ready["status"] = str(server.address)
+            write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
+        gc.freeze()  # what is there stays: no need to look through it again and again
+        used_to_start = time.process_time()
+        watchdog.tell("READY=1")
+        events.write(ready)
+        end = {"event": "end", "node": links.node, "reason": agent.work(options.runs)}
+        watchdog.tell("STOPPING=1")
+        agent.linger()
+        end |= {"counters": agent.counters, "memory": memory_use()}
+        events.write(end | {"cpu_seconds": round(time.process_time() - used_to_start, 3)})
 
 
 def read_network(options: argparse.Namespace) -> None:
     """Set what the file of a network says, where the command line does not; ValueError if there is no folder then."""
-    from graphact_agents.network import SOURCES, NetworkFile
-
     if (options.network is None) != (options.node is None):
         raise ValueError("--network FILE and --node NODE belong together")
     if options.network is not None:
@@ -202,8 +198,6 @@ def read_network(options: argparse.Namespace) -> None:
 
 def check_origin(origin: float, period: float) -> None:
     """Raise ValueError if runs that are counted from there have no numbers."""
-    from graphact_agents.messages import MAX_RUN
-
     if not math.isfinite(origin):
         raise ValueError(f"--origin must be a finite Unix time, got {origin}")
     if period and not (time.time() - origin) / period < MAX_RUN / 2:

@@ -1,23 +1,26 @@
 """graphact-agents status: how the agents of a network are."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, status_address
-from graphact_agents.command import command, option
-from graphact_agents.daemon import STATUS_NAME
-from graphact_agents.files import one_line, read_json
+from graphact_agents.disk import one_line, read_json
 from graphact_agents.network import NetworkFile
-from graphact_agents.status_server import fetch_status
+from graphact_agents.status import OUTCOMES
+from graphact_agents.status_server import STATUS_NAME, fetch_status
 
 
-@command(
-    option("where", "folders of nodes or of such folders, [HOST:]PORT, or network.toml", nargs="+", metavar="WHERE"),
-    option("--json", "one line of JSON for each agent", action="store_true"),
-)
-def status(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    help_ = "folders of nodes or of such folders, [HOST:]PORT, or network.toml"
+    parser.add_argument("where", nargs="+", metavar="WHERE", help=help_)
+    parser.add_argument("--json", action="store_true", help="one line of JSON for each agent")
+
+
+def run(options: argparse.Namespace) -> int:
     """
     Show how the agents of a network are, those that were started with --status. The exit code is 1 if one does not
     answer, is another than the one that was asked for, or has trouble.
@@ -25,15 +28,13 @@ def status(options: argparse.Namespace) -> int:
       graphact-agents status nodes
       graphact-agents status 10.0.0.5:9107 10.0.0.6:9107
     """
-    import json
-
     rows, is_well = [], True
     for name, node, address in find_agents(options.where):
         found, trouble = ask(name, node, address)
         is_well = is_well and not trouble
         rows.append(json.dumps(found) if options.json else describe(name, found, trouble))
     if not options.json:
-        head = ("agent", "run", "complete", "incomplete", "failed", "skipped", "starts", "peers")
+        head = ("agent", "run", *OUTCOMES, "peers")
         rows.insert(0, "  ".join((f"{head[0]:16s}", *(f"{each:>10s}" for each in head[1:]), "trouble")))
     sys.stdout.write("".join(f"{row.rstrip()}\n" for row in rows))
     return 0 if is_well else 1
@@ -95,8 +96,7 @@ def describe(name: str, found: dict[str, Any], trouble: str) -> str:
     """A row of the table."""
     if "unreachable" in found:
         return f"{name:16s}  {trouble}"
-    totals = found["totals"]
-    counts = (totals[each] for each in ("complete", "incomplete", "failed", "skipped", "starts"))
+    counts = (found["counters"][each] for each in OUTCOMES)
     there = [j for j, peer in found["peers"].items() if peer["heard_seconds_ago"] is not None]
     peers = f"{len(there)}/{len(found['peers'])}"
     return "  ".join((f"{name:16s}", *(f"{each:>10}" for each in (found["run"], *counts, peers)), trouble))

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import can_make_certificates, make_certificates
-from graphact_agents.files import one_line, read_json, write_atomically
+from graphact_agents.disk import check_private, one_line, read_json, write_atomically
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import KEY_BYTES, link_key
@@ -58,10 +58,8 @@ class Deployment:
         }
         save_model(self.model, folder / "model.safetensors")
         write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
-        path = folder / "keys.json"
-        path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            json.dump({j: key.hex() for j, key in links.keys.items()}, stream)
+        keys = {j: key.hex() for j, key in links.keys.items()}
+        write_atomically(folder / "keys.json", json.dumps(keys).encode(), mode=0o600)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Deployment":
@@ -94,13 +92,6 @@ def check_folder(folder: Path) -> None:
         check_private(folder / "keys.json")
 
 
-def check_private(path: Path) -> None:
-    """Raise PermissionError if others than the owner of a file may use it."""
-    mode = path.stat().st_mode & 0o777
-    if os.name == "posix" and mode & 0o077:
-        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
-
-
 def check_one_model(deployments: Sequence[Deployment]) -> Model:
     """Return the model that all nodes hold; ValueError if one holds another, or other parameters."""
     model = deployments[0].model
@@ -115,20 +106,16 @@ def check_one_model(deployments: Sequence[Deployment]) -> Model:
 
 def resolve_model(model: Model | FilePath) -> Model:
     """Return a model, read from its file if it is given by that; TypeError for anything else, such as a torch model."""
-    if isinstance(model, Model):
-        return model
-    if not isinstance(model, str | os.PathLike):
-        raise TypeError(f"model must be the path of a file that graphact.save wrote, got {type(model).__name__}")
-    return load_model(model)
+    if isinstance(model, Model | str | os.PathLike):
+        return model if isinstance(model, Model) else load_model(model)
+    raise TypeError(f"model must be the path of a file that graphact.save wrote, got {type(model).__name__}")
 
 
 def resolve_graph(graph: ShiftOperator | FilePath) -> ShiftOperator:
     """Return a shift operator, read from its file if it is given by that; TypeError for anything else."""
-    if isinstance(graph, ShiftOperator):
-        return graph
-    if not isinstance(graph, str | os.PathLike):
-        raise TypeError(f"graph must be the path of a file that graphact.Graph.save wrote, got {type(graph).__name__}")
-    return load_graph(graph)
+    if isinstance(graph, ShiftOperator | str | os.PathLike):
+        return graph if isinstance(graph, ShiftOperator) else load_graph(graph)
+    raise TypeError(f"graph must be the path of a file that graphact.Graph.save wrote, got {type(graph).__name__}")
 
 
 def deploy(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.files import READ_ERRORS, one_line
+from graphact_agents.disk import READ_ERRORS, one_line
 from graphact_agents.messages import Array
 
 MAX_ISOLATED_NODES = 10_000_000

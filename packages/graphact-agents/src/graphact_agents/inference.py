@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents import pointwise
+from graphact_agents import scalar_functions
 from graphact_agents.links import ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
@@ -53,7 +53,7 @@ def run_adaptive_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[A
     for k, tap in enumerate(taps[1:]):
         heard, weights = row.gather((yield Exchange(x)), x)
         for number, (operation, parameters) in enumerate(functions):
-            value = evaluate(operation, parameters, layer.settings["closed"], x, heard)
+            value = over_members(operation, parameters, layer.settings["closed"], x, heard)
             out = out + value @ function_taps[number, k]
         x = row.shift(x, heard, weights)
         out = out + x @ tap
@@ -81,32 +81,34 @@ def run_linear(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
 def run_pointwise(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     """Apply a function to each value of the node, without an exchange."""
     yield from ()
-    return pointwise.evaluate(layer, x)
+    return scalar_functions.evaluate(layer, x)
 
 
 def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
-    r"""Exchange, take the function of the neighbourhood, shift.
+    r"""Exchange, take the functions of the neighbourhood, shift.
 
     A graph-adaptive activation exchanges :math:`y_0 = x, y_1 = Sx, \ldots, y_K`: the neighbours' values of :math:`y_k`
-    give both the function of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges, with the function
+    give both the functions of the neighbourhood and :math:`y_{k+1}`, so K hops take K + 1 exchanges, with the functions
     of :math:`y_0` or without. A localized one of one hop exchanges x.
     """
     out: Array = layer.arrays["beta"] * np.maximum(x, 0)
-    if layer.settings["reads"] == "shifted":
+    mixing = layer.mixing
+    hops = mixing.shape[1]
+    if layer.exchanges > hops:
         heard, weights = row.gather((yield Exchange(x)), x)
         x = row.shift(x, heard, weights)
-    mixing = layer.arrays["weights"]
-    for hop in range(len(mixing)):
+    for hop in range(hops):
         heard, weights = row.gather((yield Exchange(x)), x)
-        out = out + mixing[hop] * evaluate_hop_mixture(layer, x, heard)
-        if hop + 1 < len(mixing):
+        for operation, by_hop in zip(layer.operations, mixing, strict=True):
+            out = out + by_hop[hop] * evaluate(layer, operation, x, heard)
+        if hop + 1 < hops:
             x = row.shift(x, heard, weights)
     return out
 
 
 def run_activation(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
-    """Apply a named activation: ``max-k``, or ``mixture-ga``."""
-    program = run_max_k if layer.settings["function"] == "max-k" else run_mixture
+    """Apply a named activation: ``max-k``, or ``mixture-ga``, a hop mixture of several functions."""
+    program = run_max_k if layer.settings["function"] == "max-k" else run_hop_mixture
     return (yield from program(layer, x, row))
 
 
@@ -117,19 +119,6 @@ def run_max_k(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
     order = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
     place = np.argsort(order, axis=-1, kind="stable")
     return np.where(place < kept, x, x.dtype.type(0))
-
-
-def run_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
-    """Take several functions of the values that each exchange brings."""
-    mixing, closed = layer.arrays["weights"], layer.settings["options"]["closed"]
-    first = layer.exchanges - mixing.shape[1]  # 1 without the unshifted term: the first exchange is for the shift alone
-    out: Array = layer.arrays["beta"] * np.maximum(x, 0)
-    for hop in range(layer.exchanges):
-        heard, weights = row.gather((yield Exchange(x)), x)
-        for number, operation in enumerate(layer.operations if hop >= first else ()):
-            out = out + mixing[number, hop - first] * evaluate(operation, {}, closed, x, heard)
-        x = row.shift(x, heard, weights)
-    return out
 
 
 PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
@@ -144,14 +133,14 @@ PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
 """Programs by the kind of a layer."""
 
 
-def evaluate_hop_mixture(layer: ModelLayer, own: Array, heard: Array) -> Array:
-    """Return the operation of a layer over the node's value ``(..., F)`` and those that answered, ``(d, ..., F)``."""
-    return evaluate(layer.operations[0], layer.parameters, layer.settings["closed"], own, heard)
+def evaluate(layer: ModelLayer, operation: NeighborhoodFunction, own: Array, heard: Array) -> Array:
+    """Return an operation of a hop mixture over the node's value ``(..., F)`` and those that answered."""
+    return over_members(operation, layer.parameters, layer.is_closed, own, heard)
 
 
-def evaluate(
+def over_members(
     operation: NeighborhoodFunction, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
 ) -> Array:
-    """Return an operation over the node's value and those of its neighbours, itself among them if ``closed``."""
+    """Return an operation over values ``(d, ..., F)`` that were received, and the node's own if ``closed``."""
     members = np.concatenate([own[np.newaxis], heard]) if closed else heard
     return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), parameters), own.dtype)

@@ -95,11 +95,6 @@ class ShiftRow:
         if not math.isfinite(self.diagonal):
             raise ValueError(f"diagonal must be a finite number, got {self.diagonal}")
 
-    def among(self, present: Collection[int]) -> "ShiftRow":
-        """The row without the neighbours that are not present."""
-        kept = [j in present for j in self.hears]
-        return ShiftRow(tuple(j for j in self.hears if j in present), self.weights[np.array(kept, bool)], self.diagonal)
-
     def gather(self, received: Received, own: Array) -> tuple[Array, Array]:
         """The values of the neighbours that answered, ``(d, ..., F)``, and their weights ``(d,)``."""
         is_complete = len(received) == len(self.hears)

@@ -2,31 +2,27 @@
 
 A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
 one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the end of the log gives the run numbers
-that are used up, except those that no clock and no neighbour can have given it (:func:`last_plausible_run`).
+that are used up.
 """
 
 import errno
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 try:
     import fcntl
 except ModuleNotFoundError:  # not on POSIX
     fcntl = None  # type: ignore[assignment]
 
-from graphact_agents.files import explain, sync
-from graphact_agents.messages import MAX_RUN
+from graphact_agents.disk import explain, sync
 
 LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-PLAUSIBLE_JUMP = 2**48
-"""The largest step between two runs of a log; a clock since 1970 in periods of 10 microseconds stays below it."""
 TAIL_BYTES = 2**20
 """Bytes at the end of a log that a start reads, so that it takes a moment however long the log is."""
 
@@ -56,15 +52,7 @@ class RoundClosed:
     used: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Counts of an agent over all its lives; written now and then, for operators."""
-
-    run: int
-    totals: Mapping[str, int]
-
-
-Record = Began | RoundClosed | Counted
+Record = Began | RoundClosed
 
 
 @dataclass
@@ -107,25 +95,6 @@ class UsedRuns:
         return run
 
 
-class Log(Protocol):
-    """A log of records."""
-
-    @property
-    def last_run(self) -> int:
-        """The run number that was last taken into use, -1 if there is none."""
-
-    @property
-    def used(self) -> UsedRuns:
-        """The run numbers that are used up."""
-
-    @property
-    def totals(self) -> Mapping[str, int]:
-        """Counts of earlier lives of the agent."""
-
-    def append(self, record: Record) -> None:
-        """Keep a record; when this returns, it survives the death of the process. OSError if it cannot be kept."""
-
-
 class MemoryLog:
     """A log for simulations; it outlives the node that writes it."""
 
@@ -133,7 +102,6 @@ class MemoryLog:
         self.records: list[Record] = []
         self.last_run = -1
         self.used = UsedRuns()
-        self.totals: Mapping[str, int] = {}
 
     def append(self, record: Record) -> None:
         self.records.append(record)
@@ -155,9 +123,6 @@ class FileLog:
     Attributes:
         last_run: the run number that was last taken into use, -1 if none was.
         used: the run numbers that are used up.
-        totals: what earlier lives of the agent counted, all but what it counted in the last moments before a crash;
-            runs, rounds and links that were used are counted from the log to the last.
-        ignored: how many records at its end were left out because their run is implausible, or their totals damaged.
 
     Raises:
         ValueError: the end of the file holds something else than records.
@@ -170,17 +135,16 @@ class FileLog:
         self._older = self.path.with_name(self.path.name + ".1")
         self._file = self._open()  # and locked, before it is repaired
         try:
-            records, is_whole, damaged = read_end(self.path)
+            records, is_whole = read_end(self.path)
             if is_whole and self._older.exists():
-                older, is_whole, more = read_end(self._older)
-                records, damaged = [*older, *records], damaged + more
+                older, is_whole = read_end(self._older)
+                records = [*older, *records]
             else:
                 is_whole = is_whole and not self._older.exists()
         except BaseException:
             os.close(self._file)
             raise
-        self.last_run, ignored, self.used = last_plausible_run(records, is_whole=is_whole)
-        self.ignored, self.totals = ignored + damaged, sum_up(records)
+        self.last_run, self.used = used_runs(records, is_whole=is_whole)
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
@@ -205,8 +169,6 @@ class FileLog:
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
             line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
-        elif isinstance(record, Counted):
-            line = b'{"run": %d, "totals": %s}\n' % (record.run, json.dumps(record.totals).encode())
         else:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
@@ -236,20 +198,18 @@ class FileLog:
         os.close(self._file)
 
 
-def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, int, UsedRuns]:
-    """The last run number of a log, how many records were left out for it, and all that are used up.
+Log = MemoryLog | FileLog
+"""Where a node writes its records; when ``append`` returns, a record survives the death of the process."""
 
-    A record is left out if its run is not below 2^63, or more than 2^48 above the one before it: a damaged number must
-    not keep a node from starting again. Of a log that is not
-    read from its beginning all numbers before the first count as used, unless a record tells more.
+
+def used_runs(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, UsedRuns]:
+    """Return the last run number of a log, and all that are used up.
+
+    Of a log that is not read from its beginning all numbers before the first count as used, unless a record tells more.
     """
-    last, ignored, used = -1, 0, UsedRuns()
+    last, used = -1, UsedRuns()
     for record in records:
-        if isinstance(record, Counted):
-            continue
-        if not 0 <= record.run < MAX_RUN or record.run - last > PLAUSIBLE_JUMP:
-            ignored += 1
-        elif isinstance(record, Began):
+        if isinstance(record, Began):
             if record.spans:
                 used = UsedRuns(list(record.spans))
             elif not used.spans and not is_whole:
@@ -257,30 +217,15 @@ def last_plausible_run(records: Iterable[Record], *, is_whole: bool = True) -> t
             else:
                 used.add(record.run)
             last = record.run
-        elif isinstance(record, RoundClosed) and not used.spans:
+        elif not used.spans:
             last = record.run
-    return last, ignored, used
+    return last, used
 
 
-def sum_up(records: Iterable[Record]) -> dict[str, int]:
-    """The totals that were written last, and what the records after them add."""
-    totals: dict[str, int] = {}
-    for record in records:
-        if isinstance(record, Counted):
-            totals = dict(record.totals)
-        else:
-            added = {"rounds": 1, "links_used": len(record.used)} if isinstance(record, RoundClosed) else {"runs": 1}
-            totals |= {name: totals.get(name, 0) + number for name, number in added.items()}
-    return totals
-
-
-def read_end(path: Path) -> tuple[list[Record], bool, int]:
-    """The last records of a log, whether they are all, and how many damaged totals were left out.
-
-    What a crash cut off is removed from the file. Totals are for operators: damaged ones keep no node from starting.
-    """
+def read_end(path: Path) -> tuple[list[Record], bool]:
+    """Return the last records of a log, and whether they are all; what a crash cut off is removed from the file."""
     if not path.exists():
-        return [], True, 0
+        return [], True
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL_BYTES)
@@ -291,19 +236,9 @@ def read_end(path: Path) -> tuple[list[Record], bool, int]:
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
-    lines = content[:kept].split(b"\n")[:-1]
-    if begin:
-        lines = lines[1:]  # the first may be cut
-    end = len(lines)
-    names = [f"line {i + 1}" if begin == 0 else f"line {end - i} from the end" for i in range(end)]
-    records: list[Record] = []
-    for line, name in zip(lines, names, strict=True):
-        try:
-            records.append(parse_record(line, f"{path}: {name}"))
-        except ValueError:
-            if b'"totals"' not in line:
-                raise
-    return records, begin == 0, len(lines) - len(records)
+    lines = content[:kept].split(b"\n")[bool(begin) : -1]  # the first may be cut
+    at = [f"line {len(lines) - i} from the end" if begin else f"line {i + 1}" for i in range(len(lines))]
+    return [parse_record(line, f"{path}: {where}") for line, where in zip(lines, at, strict=True)], begin == 0
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
@@ -313,27 +248,22 @@ def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
 
 
 def parse_record(line: bytes, where: str) -> Record:
-    """The record in a line."""
+    """Return the record in a line; ValueError if it is none."""
     try:
         entry = json.loads(line)
-        run, is_round = entry["run"], "used" in entry
-        if "totals" in entry:
-            totals = {str(name): number for name, number in entry["totals"].items()}
-            if not all(type(number) is int for number in (run, *totals.values())):
-                raise TypeError("all totals must be integers")
-            return Counted(run, totals)
-        numbers = [run, *((entry["round"], *entry["used"]) if is_round else (entry["program"],))]
+        run, present = entry["run"], entry.get("present")
+        if "used" in entry:
+            numbers = (run, entry["round"], *entry["used"])
+            found: Record = RoundClosed(run, entry["round"], tuple(entry["used"]))
+        else:
+            spans = tuple((first, last) for first, last in entry.get("spans", ()))
+            found = Began(run, entry["program"], spans, None if present is None else tuple(present))
+            limits = [number for span in spans for number in span]
+            numbers = (run, entry["program"], *limits, *(present or ()))
+            if limits != sorted(limits):
+                raise ValueError("spans must ascend")
         if not all(type(number) is int for number in numbers):
             raise TypeError("all entries must be integers")
-        if is_round:
-            return RoundClosed(run, entry["round"], tuple(entry["used"]))
-        spans = [(first, last) for first, last in entry.get("spans", ())]
-        limits = [number for span in spans for number in span]
-        if limits != sorted(limits) or not all(type(number) is int for number in limits):
-            raise ValueError("spans must ascend")
-        present = entry.get("present")
-        if present is not None and not all(type(number) is int for number in present):
-            raise ValueError("present must be nodes")
-        return Began(run, entry["program"], tuple(spans), None if present is None else tuple(present))
+        return found
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents import pointwise
+from graphact_agents import scalar_functions
 from graphact_agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact_agents.operations import NeighborhoodFunction, check_runs, find_operation
 
@@ -64,10 +64,19 @@ class ModelLayer:
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of a hop mixture's operation, trained or not, in the precision of the computation."""
-        dtype, (operation,) = self.arrays["beta"].dtype, self.operations
-        trained = {n: np.exp(self.arrays[f"log_{n}"]) for n in operation.parameters if f"log_{n}" in self.arrays}
-        constants: dict[str, Any] = self.settings["constants"]
-        return {name: dtype.type(value) for name, value in {**constants, **trained}.items()}
+        trained = {name[4:]: np.exp(value) for name, value in self.arrays.items() if name.startswith("log_")}
+        constants: dict[str, Any] = self.settings.get("constants", {})
+        return {name: self.arrays["beta"].dtype.type(value) for name, value in {**constants, **trained}.items()}
+
+    @property
+    def mixing(self) -> Array:
+        """The weights of a hop mixture by operation and hop."""
+        return self.arrays["weights"][np.newaxis] if self.kind == "hop-mixture" else self.arrays["weights"]
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the neighbourhoods of a hop mixture include the node itself."""
+        return bool(self.settings.get("options", self.settings)["closed"])
 
 
 # Decoding: each takes settings and arrays, and raises ValueError for what it does not know
@@ -119,8 +128,8 @@ def decode_pointwise(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -
     """Decode a function of each value: ``prelu`` has ``slope``, ``maxout`` has ``slope`` and ``offset``."""
     check_settings(settings, {"function": str})
     function = settings["function"]
-    if function not in pointwise.FUNCTIONS:
-        raise ValueError(f"function must be one of {', '.join(pointwise.FUNCTIONS)} on agents, got {function!r}")
+    if function not in scalar_functions.FUNCTIONS:
+        raise ValueError(f"function must be one of {', '.join(scalar_functions.FUNCTIONS)} on agents, got {function!r}")
     needed = {"prelu": {"slope": (0, 1)}, "maxout": {"slope": (1, 2), "offset": (1, 2)}}.get(function, {})
     check_shapes(arrays, needed)
     if len({array.shape for array in arrays.values()}) > 1:

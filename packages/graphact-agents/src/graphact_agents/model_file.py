@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents.files import one_line, write_atomically
+from graphact_agents.disk import one_line, write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.model import PRECISION_ADVICE, IncompatibleModelError, Model
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphact_agents.deployment import Deployment
-from graphact_agents.log import Began, Record, RoundClosed
+from graphact_agents.log import Record, RoundClosed
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
 from graphact_agents.operations import BUILT_IN, NeighborhoodFunction
@@ -31,16 +31,6 @@ def answered_links(logs: Sequence[Iterable[Record]], run: int, rounds: int) -> t
                 closed[record.round, i] = True
                 used[record.round, i, list(record.used)] = True
     return used, closed
-
-
-def neighbors_met(logs: Sequence[Iterable[Record]], run: int) -> Array:
-    """Return who counted whom as its neighbour in a run with moving neighbours, ``(N, N)``, from all logs."""
-    met = np.zeros((len(logs), len(logs)), bool)
-    for i, log in enumerate(logs):
-        for record in log:
-            if isinstance(record, Began) and record.run == run and record.present is not None:
-                met[i, list(record.present)] = True
-    return met
 
 
 def replay_inference(deployments: Sequence[Deployment], signals: Array, outcome: SimulationOutcome) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents.files import check_integer, check_positive
+from graphact_agents.arguments import check_integer, check_positive
 from graphact_agents.messages import DTYPE_CODES, Array, Message, Payload, RejectedError
 from graphact_agents.program import AnyProgram, Exchange
 
@@ -283,15 +283,8 @@ def freeze(value: Array | Mapping[int, Array], recipients: tuple[int, ...]) -> t
 class Counters:
     """Messages sent, received and refused by one node, from its start.
 
-    The first group counts what was sent, with ``bytes_sent`` over all of it; ``received`` counts the values accepted.
-    The last group counts why a datagram was not used: ``malformed`` (not of the format), ``foreign`` (not between this
-    node and a neighbour), ``forged`` (wrong key, or altered), ``other_epoch``, ``stale`` (its round is over),
-    ``duplicate``, ``overflow`` (the queue of its sender is full), ``misfit`` (wrong dtype, shape or program, or from a
-    neighbour that sends nothing in that round), ``unanswered`` (a request for something this node does not have,
-    or has sent a moment ago), ``ahead`` (its run is implausibly far ahead), ``differs`` (a greeting of a neighbour with
-    another model or other settings; its values count as ``forged``), ``other_version`` (a greeting of a neighbour with
-    another version of the messages, whose values count as ``malformed``,), ``not_finite`` (a value
-    with NaN or infinity).
+    ``bytes_sent`` is over all that was sent; ``received`` counts the values accepted. From ``malformed`` on they count
+    why a datagram was not used; docs/agents.md has a table of the reasons.
     """
 
     data_sent: int = 0

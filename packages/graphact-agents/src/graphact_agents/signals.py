@@ -3,22 +3,21 @@
 import json
 import math
 import os
+import queue
 import shlex
 import signal
 import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from graphact_agents.files import one_line, read_array
+from graphact_agents.disk import one_line, read_array
 from graphact_agents.messages import MAX_DATAGRAM, MAX_DIMENSIONS, Array, datagram_bytes
 from graphact_agents.model import Model
 
@@ -76,15 +75,19 @@ class FileSignals(Signals):
 
     def __init__(self, path: Path, model: Model, *, repeat: bool = False) -> None:
         self._repeat = repeat
+        self._entries: list[Array | NotFinite] = []
         if path.suffix == ".npy":
             loaded = read_array(path)
             if loaded.ndim < 2:
                 raise ValueError(f"{path} must hold an array (runs, ..., F), got the shape {loaded.shape}")
-            found: Iterable[Callable[[], Array]] = (partial(check_signal, str(path), each, model) for each in loaded)
+            found: Iterable[tuple[str, Any]] = ((str(path), each) for each in loaded)
         else:
-            lines = enumerate(path.read_text().splitlines(), start=1)
-            found = (partial(parse, f"{path}, line {n}", line, model) for n, line in lines)
-        self._entries = [self._read(entry) for entry in found]
+            found = ((f"{path}, line {n}", line) for n, line in enumerate(path.read_text().splitlines(), start=1))
+        for source, entry in found:
+            try:
+                self._entries.append((parse if isinstance(entry, str) else check_signal)(source, entry, model))
+            except NotFinite as reason:
+                self._entries.append(reason)
         if not self._entries:
             raise ValueError(f"{path} holds no signals")
 
@@ -92,17 +95,9 @@ class FileSignals(Signals):
         if run >= len(self._entries) and not self._repeat:
             raise EndOfSignals(f"the file has signals for runs 0 to {len(self._entries) - 1}, and this is run {run}")
         entry = self._entries[run % len(self._entries)]
-        if isinstance(entry, str):
-            raise NotFinite(entry)
+        if isinstance(entry, NotFinite):
+            raise NotFinite(*entry.args)
         return entry
-
-    @staticmethod
-    def _read(entry: Callable[[], Array]) -> Array | str:
-        """A signal, or why it is missing."""
-        try:
-            return entry()
-        except NotFinite as reason:
-            return str(reason)
 
 
 class TextSignals(Signals):
@@ -131,36 +126,30 @@ class TextSignals(Signals):
 class StreamSignals(TextSignals):
     """One line for each run, in the order they come; a run for which no line is there goes on without this node.
 
-    None is left out, so that a file in the place of a sensor gives its lines to as many runs. Lines are read up to a
-    few ahead: whoever writes faster than runs take place is held up.
+    None is left out, so that a file in the place of a sensor gives its lines to as many runs. A few lines are read
+    ahead: whoever writes faster than runs take place is held up.
     """
 
-    MAX_BYTES, AHEAD_BYTES, OBJECT_BYTES = 2**20, 2**20, 64
-    """Of a line; of all that are read ahead, and what a line takes beside its content."""
+    MAX_BYTES, AHEAD = 2**20, 16
+    """Bytes of a line, and lines that are read ahead."""
 
     def __init__(self, stream: IO[bytes], model: Model) -> None:
         super().__init__(model)
         self._stream = stream
-        self._lines: deque[bytes | None] = deque()
-        self._has_room = threading.Event()
-        self._came = self._taken = 0  # bytes, each counted by one thread
-        self._end = "the stream has ended"
+        self._lines: queue.Queue[bytes] = queue.Queue(self.AHEAD)
+        self._end = ""
         self._reader: threading.Thread | None = None
 
     def _read(self) -> None:
+        end = "the stream has ended"
         try:
             while line := self._stream.readline(self.MAX_BYTES + 1):
-                self._came += len(line) + self.OBJECT_BYTES
-                self._lines.append(line)
+                self._lines.put(line)
                 while line and not line.endswith(b"\n"):  # too long, and refused when it is taken; or the last
                     line = self._stream.readline(2**16)
-                while self._came - self._taken > self.AHEAD_BYTES:
-                    self._has_room.wait()
-                    self._has_room.clear()
         except (OSError, ValueError) as error:  # closed is a ValueError
-            self._end = f"the stream cannot be read: {one_line(error)}"
-        finally:
-            self._lines.append(None)
+            end = f"the stream cannot be read: {one_line(error)}"
+        self._end = end
 
     def prepare(self, start: float, now: float, run: int) -> None:  # noqa: ARG002, a stream needs no time
         """Let a thread read, from the first time on; it ends with the process."""
@@ -169,15 +158,11 @@ class StreamSignals(TextSignals):
             self._reader.start()
 
     def take(self, run: int) -> Array:  # noqa: ARG002, lines come in order
-        if not self._lines:
-            raise NotYet("no line has come")
-        line = self._lines.popleft()
-        if line is None:
-            self._lines.append(None)
-            raise EndOfSignals(self._end)
-        self._taken += len(line) + self.OBJECT_BYTES
-        if self._came - self._taken < self.AHEAD_BYTES // 2:
-            self._has_room.set()
+        end = self._end  # before the last line is looked for
+        try:
+            line = self._lines.get_nowait()
+        except queue.Empty:
+            raise EndOfSignals(end) if end else NotYet("no line has come") from None
         if len(line) > self.MAX_BYTES:
             raise NoSignal(f"a line has more than {self.MAX_BYTES} bytes")
         return self._parse("a line", line.decode(errors="replace"))
@@ -215,12 +200,9 @@ class SensorSignals(TextSignals):
             self.close()
             self._run, self._printed, self._failure = run, b"", ""
             try:
+                nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
                 self._process = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    bufsize=0,
-                    start_new_session=True,
+                    self._command, bufsize=0, start_new_session=True, stdin=nothing, stdout=pipe
                 )
                 assert self._process.stdout is not None
                 os.set_blocking(self._process.stdout.fileno(), False)
@@ -245,25 +227,21 @@ class SensorSignals(TextSignals):
             was_told, self._is_told = self._is_told, True
             reason = self._failure or "the sensor command was not started in time"
             raise NotYet(reason) if was_told else NoSignal(reason)
-        try:
-            return self._take(self._process)
-        except NotYet:
-            raise
-        except NoSignal as reason:
-            self._fail(str(reason))
-            raise
-
-    def _take(self, process: "subprocess.Popen[bytes]") -> Array:
-        is_over = has_ended(process)
+        process, is_over = self._process, has_ended(self._process)
         self._read()
-        if len(self._printed) > self.MAX_PRINTED:
-            raise NoSignal(f"the sensor command printed more than {self.MAX_PRINTED} bytes")
-        if not is_over:
-            raise NotYet("the sensor command has not ended in time")
-        self.close()
-        if (code := process.poll()) != 0:
-            raise NoSignal(f"the sensor command failed with exit code {code}")
-        return self._parse("the sensor command", self._printed.decode(errors="replace"))
+        try:
+            if len(self._printed) > self.MAX_PRINTED:
+                raise NoSignal(f"the sensor command printed more than {self.MAX_PRINTED} bytes")
+            if not is_over:
+                raise NotYet("the sensor command has not ended in time")
+            self.close()
+            if (code := process.poll()) != 0:
+                raise NoSignal(f"the sensor command failed with exit code {code}")
+            return self._parse("the sensor command", self._printed.decode(errors="replace"))
+        except NoSignal as reason:
+            if not isinstance(reason, NotYet):
+                self._fail(str(reason))
+            raise
 
     def close(self) -> None:
         """Kill the command and all that it started."""

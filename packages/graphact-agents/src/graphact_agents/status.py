@@ -1,4 +1,4 @@
-"""The status of an agent for its operators: counts of runs, health, metrics for Prometheus, systemd's watchdog.
+"""The status of an agent for its operators: counts of runs, health, systemd's watchdog.
 
 :mod:`graphact_agents.status_server` answers whoever asks for it.
 """
@@ -34,11 +34,12 @@ QUIET_SECONDS, QUIET_SLOTS = 60.0, 50
 class Tally:
     """Counts of an agent beside the counters of its node, from its start; ``beat`` is when its loop last went round.
 
-    ``missed`` counts, by neighbour, the runs in which it missed a round; ``recent`` holds start, outcome and reason of
-    the last runs; ``ended`` is when the last of them ended or was skipped, at first the start of the agent, and
-    ``waits`` what the next one waits for. All times are of a timer that nobody sets.
+    ``started`` is Unix time; all other times are of a timer that nobody sets. ``missed`` counts, by neighbour, the runs
+    in which it missed a round; ``recent`` holds start, outcome and reason of the last runs; ``ended`` is when the last
+    of them ended or was skipped, at first the start of the agent, and ``waits`` what the next one waits for.
     """
 
+    started: float = field(default_factory=time.time)
     begun: int = 0
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     seconds: float = 0.0
@@ -86,11 +87,10 @@ class Tally:
             found.append(f"not heard in the last {RECENT_RUNS} runs: node {', '.join(silent)}")
         return found
 
-    def totals(self, counters: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
-        """All counts, with those of node and transport, and of earlier lives of the process (``before``)."""
-        now = {**counters, "runs": self.begun, "starts": 1, **self.outcomes}
-        now["run_microseconds"] = round(1e6 * self.seconds)
-        return {name: value + before.get(name, 0) for name, value in now.items()}
+    @property
+    def counters(self) -> dict[str, int]:
+        """The counts by name."""
+        return {"runs": self.begun, **self.outcomes, "run_microseconds": round(1e6 * self.seconds)}
 
 
 def count_all(node: Counters, dropped: Mapping[str, int]) -> dict[str, int]:
@@ -101,7 +101,7 @@ def count_all(node: Counters, dropped: Mapping[str, int]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Status:
-    """The content of ``/status``; see :func:`metrics` for the same as Prometheus reads it.
+    """The content of ``/status``.
 
     ``trouble`` is all that an operator should look at, here or in the network, and ``healthy`` that there is none.
     ``alive`` is about the process alone, whose loop goes round, and ``reason`` why it is not.
@@ -114,8 +114,9 @@ class Status:
     alive: bool
     reason: str
     seconds_since_run: float | None
-    totals: Mapping[str, int]
+    counters: Mapping[str, int]
     peers: Mapping[int, Mapping[str, Any]]
+    started: float
     encrypted: bool = False
     trouble: Sequence[str] = ()
 
@@ -125,59 +126,6 @@ class Status:
 
     def to_json(self) -> bytes:
         return json.dumps({**vars(self), "healthy": self.healthy}).encode()
-
-
-def metrics(status: Status) -> str:
-    """The text that Prometheus scrapes; names and labels are in docs/agents.md."""
-    lines: list[str] = []
-    totals = status.totals
-
-    def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
-        lines.extend([f"# HELP graphact_{name} {text}", f"# TYPE graphact_{name} {kind}"])
-        for labels, value in samples:
-            more = f",{labels}" if labels else ""
-            lines.append(f'graphact_{name}{{node="{status.node}"{more}}} {value!r}')
-
-    def each(label: str, values: Mapping[Any, float]) -> list[tuple[str, float]]:
-        return [(f'{label}="{key}"', value) for key, value in values.items()]
-
-    about = f'epoch="{status.epoch}",transport="{status.transport}",encrypted="{str(status.encrypted).lower()}"'
-    family("agent_info", "gauge", "What this agent is.", [(about, 1)])
-    family("agent_alive", "gauge", "1 while the agent goes round its loop in time.", [("", int(status.alive))])
-    family("agent_healthy", "gauge", "1 while an operator has nothing to look at.", [("", int(status.healthy))])
-    family(
-        "agent_trouble", "gauge", "How much an operator should look at; /status names it.", [("", len(status.trouble))]
-    )
-    family("agent_starts_total", "counter", "Starts of the process.", [("", totals["starts"])])
-    family("run_number", "gauge", "The run in progress, or the last one.", [("", status.run)])
-    if status.seconds_since_run is not None:
-        family("run_age_seconds", "gauge", "Time since a run ended.", [("", status.seconds_since_run)])
-    lost = totals.get("events_lost", 0)
-    family("events_lost_total", "counter", "Events that standard output did not take in time.", [("", lost)])
-    runs = each("outcome", {name: totals[name] for name in OUTCOMES})
-    family("runs_total", "counter", "Runs by their outcome.", runs)
-    family("run_seconds_total", "counter", "Time in all runs.", [("", totals["run_microseconds"] / 1e6)])
-    family("rounds_total", "counter", "Rounds of all runs.", [("", totals["rounds"])])
-    links = each("state", {name: totals[f"links_{name}"] for name in ("used", "missed")})
-    family("links_total", "counter", "Values awaited from neighbours, by whether they came in time.", links)
-    sent = each("kind", {kind: totals[name] for name, kind in SENT.items()})
-    family("messages_sent_total", "counter", "Messages sent, by kind.", sent)
-    family("sent_bytes_total", "counter", "Bytes handed to the transport.", [("", totals["bytes_sent"])])
-    family("values_received_total", "counter", "Values of neighbours that were accepted.", [("", totals["received"])])
-    refused = each("reason", {name: totals[name] for name in REASONS})
-    family("refused_total", "counter", "Datagrams that were not used, by reason.", refused)
-    heard = {j: peer["heard_seconds_ago"] for j, peer in status.peers.items() if peer["heard_seconds_ago"] is not None}
-    family("peer_heard_seconds", "gauge", "Time since a peer was heard.", each("peer", heard))
-    missed = {j: peer["missed_runs"] for j, peer in status.peers.items()}
-    family(
-        "peer_missed_runs_total", "counter", "Runs since the start with a round a peer missed.", each("peer", missed)
-    )
-    refusing = {j: int(bool(peer["refused"])) for j, peer in status.peers.items()}
-    family("peer_refused", "gauge", "1 if this node takes no part with a peer.", each("peer", refusing))
-    family("cpu_seconds_total", "counter", "Processor time of the process.", [("", time.process_time())])
-    memory = each("kind", {kind: mebibytes * 2**20 for kind, mebibytes in memory_use().items()})
-    family("memory_bytes", "gauge", "Memory: the most that was ever held, and its own now.", memory)
-    return "\n".join(lines) + "\n"
 
 
 def memory_use() -> dict[str, float]:

@@ -57,12 +57,13 @@ def pair(**timing):
     return [Node(place, MemoryLog(), Timing(**timing), seed=place.node) for place in links_of([(0, 1), (1, 0)], 2)]
 
 
-def pass_on(nodes, now):
-    """Deliver everything at once, until nobody has anything to say; what was delivered."""
+def pass_on(nodes, now, lose=()):
+    """Deliver everything at once but kinds to lose, until nobody has anything to say; what was delivered."""
     delivered = []
     while waiting := [(node.links.node, *sent) for node in nodes for sent in node.take_outgoing()]:
         for _, to, datagram in waiting:
-            nodes[to].receive(datagram, now)
+            if datagram[3] not in lose:
+                nodes[to].receive(datagram, now)
         delivered += waiting
     return delivered
 

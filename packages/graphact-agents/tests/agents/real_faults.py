@@ -25,8 +25,8 @@ from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, read_log
 from graphact_agents.addresses import free_addresses
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import Began, RoundClosed
-from graphact_agents.processes import Processes
 from graphact_agents.replay import answered_links, dense_matrix, replay
 from support.on_agents import split
 
@@ -61,7 +61,7 @@ class Deployed:
         """Processes that run by the clock; the first run that all of them take part in, and when runs begin."""
         origin = time.time()
         options = ["--transport", transport, "--origin", repr(origin), "--period", repr(period), "--slot", repr(slot)]
-        with Processes(self.folders, [*options, "--repeat"], self.files) as processes:
+        with LocalAgents(self.folders, [*options, "--repeat"], self.files) as processes:
             processes.wait_until_ready()
             time.sleep(0.5)  # for the connections
             first = math.ceil((time.time() - origin) / period)

@@ -1,16 +1,15 @@
 """Nodes that do not agree on the model or on settings do not take part with each other, and tell why."""
 
-import json
-import subprocess
-import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import graphact_agents as agents
-from agents.networks import links_of, undirected
+from agents.live import Daemon
+from agents.networks import links_of, pass_on, undirected
 from agents.one_node import lone_node, result_of, said, talk
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Node, Timing
@@ -28,20 +27,12 @@ def nodes_with(*digests):
     return [Node(place, MemoryLog(), seed=0, digest=digest) for place, digest in zip(places, digests, strict=True)]
 
 
-def pass_on(nodes, now=0.0, lose=()):
-    """Deliver everything at once except messages of some kinds."""
-    while waiting := [sent for node in nodes for sent in node.take_outgoing()]:
-        for to, datagram in waiting:
-            if datagram[3] not in lose:
-                nodes[to].receive(datagram, now)
-
-
 def test_nodes_that_agree_take_part():
     nodes = nodes_with(ONE, ONE)
     nodes[0].greet()
     for node in nodes:
         node.begin(0, talk(1.0), now=0.0)
-    pass_on(nodes)
+    pass_on(nodes, 0.0)
     assert nodes[0].welcomed_by == {1}
     assert all(result_of(node).complete and not node.refusals for node in nodes)
 
@@ -54,7 +45,7 @@ def test_values_of_another_model_are_never_used(digests, lose):
     for node in nodes:
         node.greet()
         node.begin(0, talk(1.0), now=0.0)
-    pass_on(nodes, lose=lose)
+    pass_on(nodes, 0.0, lose)
     for node in nodes:
         node.advance(1.0)
         assert result_of(node).missed == ((1 - node.links.node,),)
@@ -73,7 +64,7 @@ def test_values_of_another_model_are_never_used(digests, lose):
 def test_the_reason(digest, reason):
     nodes = nodes_with(ONE, digest)
     nodes[1].greet()
-    pass_on(nodes)
+    pass_on(nodes, 0.0)
     assert nodes[0].refusals == {1: reason}
     assert nodes[0].counters.differs == 1
 
@@ -81,12 +72,12 @@ def test_the_reason(digest, reason):
 def test_a_node_that_was_corrected_takes_part_again():
     nodes = nodes_with(ONE, OTHER)
     nodes[1].greet()
-    pass_on(nodes)
+    pass_on(nodes, 0.0)
     assert set(nodes[0].refusals) == {1}
     nodes[1] = Node(nodes[1].links, nodes[1].log, seed=0, digest=ONE)
     for node in nodes:
         node.begin(0, talk(1.0), now=0.0)
-    pass_on(nodes)
+    pass_on(nodes, 0.0)
     assert result_of(nodes[0]).complete
     assert not nodes[0].refusals
 
@@ -169,24 +160,11 @@ def test_processes_with_different_models_tell_and_never_answer_wrongly(tmp_path)
     options = ["--transport", "udp", "--origin", repr(origin), "--period", "1", "--runs", "3"]
     for folder in folders:
         np.save(folder / "x.npy", np.ones((50, 1)))
-    processes = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "graphact_agents.command",
-                "run",
-                str(folder),
-                *options,
-                "--signals",
-                folder / "x.npy",
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for folder in folders
-    ]
-    events = [[json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()] for process in processes]
+    with ExitStack() as opened:
+        daemons = [opened.enter_context(Daemon(folder, *options)) for folder in folders]
+        for daemon in daemons:
+            daemon.next_event("end")
+    events = [daemon.events for daemon in daemons]
     missed = [[event["missed"] for event in each if event["event"] == "result"] for each in events]
     refused = [{e["neighbor"]: e["reason"] for e in each if e["event"] == "refused"} for each in events]
     assert [len(each) for each in missed] == [3, 3, 3]

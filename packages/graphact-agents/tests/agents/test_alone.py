@@ -81,9 +81,9 @@ def test_a_simulation(files):
 def test_six_nodes_over_udp(files):
     """Split and run from the files alone: the library's values to 1e-12."""
     folder, x, expected = files
-    addresses = {str(i): str(address) for i, address in enumerate(free_addresses(6))}
-    (folder / "where.json").write_text(json.dumps(addresses))
-    words = ["split", "model.safetensors", "graph.npz", "--out", "nodes", "--addresses", "where.json", "--no-tls"]
+    nodes = "".join(f'[nodes.{i}]\naddress = "{each}"\n' for i, each in enumerate(free_addresses(6)))
+    (folder / "network.toml").write_text(nodes)
+    words = ["split", "model.safetensors", "graph.npz", "--out", "nodes", "--network", "network.toml", "--no-tls"]
     assert alone(COMMAND, *words, stdout=subprocess.PIPE, cwd=folder).communicate(timeout=60)[0].startswith(b"6 nodes")
     processes = []
     for i in range(6):

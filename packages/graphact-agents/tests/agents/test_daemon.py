@@ -16,7 +16,7 @@ from agents.networks import GRAPHS, undirected
 from graphact import nn
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.command import main
-from graphact_agents.processes import Processes
+from graphact_agents.local_agents import LocalAgents
 from support.on_agents import split
 
 
@@ -38,7 +38,7 @@ def test_a_line_of_three_on_zenoh(tmp_path):
     graph, model = undirected([(0, 1), (1, 2)], 3), gcnn()
     x = np.random.default_rng(0).normal(size=(20, 4, 3, 2))
     # deadlines are tested elsewhere: here a busy machine must not miss one
-    with Processes(split_here(tmp_path, graph, model), ["--period", "0", "--slot", "5"]) as processes:
+    with LocalAgents(split_here(tmp_path, graph, model), ["--period", "0", "--slot", "5"]) as processes:
         processes.wait_until_ready()
         processes.feed(x)
         events = processes.wait()
@@ -149,7 +149,7 @@ def test_runs_by_a_clock_keep_the_processor_to_their_deadlines(period, timely, t
         opened.update(options)
         raise OSError("no network today")
 
-    monkeypatch.setattr("graphact_agents.daemon.open_transport", open_transport)
+    monkeypatch.setattr("graphact_agents.command_run.open_transport", open_transport)
     assert main(["run", str(folder), "--transport", "udp", "--period", period]) == 2
     assert opened["timely"] == timely
 
@@ -174,19 +174,7 @@ def test_split_writes_addresses(tmp_path, capsys):
     assert main(["split", *files, "--out", str(tmp_path / "a"), *where]) == 0
     mine = Addresses.load(tmp_path / "a" / "node-2", (1, 3))
     assert mine == Addresses(Address("10.1.2.3", 9002), {1: Address("10.1.2.3", 9001), 3: Address("10.1.2.3", 9003)})
-    (tmp_path / "where.json").write_text(json.dumps({i: f"sensor-{i}.example:7500" for i in range(6)}))
-    assert main(["split", *files, "--out", str(tmp_path / "b"), "--addresses", str(tmp_path / "where.json")]) == 0
-    assert Addresses.load(tmp_path / "b" / "node-0", (1,)).neighbors == {1: Address("sensor-1.example", 7500)}
     capsys.readouterr()
-    for content, message in [
-        ("{}", "must hold an address for each of the nodes 0 to 5"),
-        (json.dumps(dict.fromkeys(range(6), "a:1")), "two nodes have the same address"),
-        (json.dumps({i: f"here {i}" for i in range(6)}), "an address must be host:port"),
-    ]:
-        (tmp_path / "where.json").write_text(content)
-        arguments = [*files, "--out", str(tmp_path / "c"), "--addresses", str(tmp_path / "where.json")]
-        assert main(["split", *arguments]) == 2
-        assert message in capsys.readouterr().err
     assert main(["split", *files, "--out", str(tmp_path / "c"), "--base-port", "65534"]) == 2
     assert "base port must leave room for 6 ports" in capsys.readouterr().err
 

@@ -42,7 +42,7 @@ def test_the_walkthrough_runs_as_it_stands(tmp_path):
     *_, head, a, b, c, d, end = done.stdout.splitlines()
     assert [row.split()[0] for row in (head, a, b, c, d)] == ["agent", "node-0", "node-1", "node-2", "node-3"]
     assert json.loads(end)["reason"] == "stopped"
-    assert json.loads(end)["totals"]["complete"] > 0
+    assert json.loads(end)["counters"]["complete"] > 0
 
 
 def test_every_reason_of_a_refusal_is_explained():

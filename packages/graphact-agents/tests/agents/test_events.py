@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from graphact_agents.daemon import EventWriter, check_reader
+from graphact_agents.events import EventWriter
 
 
 def standing_in(out):
@@ -42,6 +42,8 @@ def test_a_full_pipe_holds_nothing_up_and_its_events_come_later():
             while full:
                 full -= len(pipe.read(min(full, 2**16)))
             assert not is_held_up
+            assert events.waiting
+            events.flush()
             assert json.loads(pipe.readline())["event"] == "result"
 
 
@@ -59,8 +61,12 @@ def fill(out):
 
 
 def test_a_pipe_without_a_reader_is_noticed():
+    """Also where nothing is written for long."""
     with standard_output() as pipe:
-        check_reader()
+        events = EventWriter()
+        events.flush()
         pipe.close()
         with pytest.raises(OSError, match="the reader of the results"):
-            check_reader()
+            events.flush()
+        with pytest.raises(OSError, match="the reader of the results"):
+            events.write({"event": "result"})

@@ -1,18 +1,12 @@
-"""The package alone in an environment of its own: small, without torch, and able to split, run and simulate."""
+"""The package alone in an environment of its own: small and without torch. What it does there: test_alone.py."""
 
-import json
 import os
 import subprocess
 import sys
-import time
 import venv
 
 import pytest
 
-import graphact
-from agents.networks import GRAPHS
-from graphact import nn
-from graphact_agents.addresses import free_addresses
 from support.places import ROOT
 
 MEBIBYTE = 2**20
@@ -51,53 +45,10 @@ def environment(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def files(tmp_path):
-    """A model and a graph of six nodes, which the library wrote."""
-    model = nn.GCNN([1, 2], order=1, activation="max-ga", out_features=1).double()
-    graphact.save(model, tmp_path / "model.safetensors")
-    GRAPHS["line"]().save(tmp_path / "graph.npz")
-    return tmp_path / "model.safetensors", tmp_path / "graph.npz"
-
-
 @pytest.mark.slow
 def test_it_is_small_and_brings_no_torch(environment):
     assert size_of(environment) < MAX_SIZES["numpy"]
     assert run(environment / "bin" / "python", "-c", MODULES) == (0, "[]\n")
-
-
-@pytest.mark.slow
-def test_simulate(environment, files):
-    code, told = run(environment / "bin" / "graphact-agents", "simulate", *files, "--runs", "3", "--loss", "0.1")
-    assert code == 0, told
-    assert "error, links that answered" in told
-
-
-@pytest.mark.slow
-def test_six_nodes_over_udp(environment, files, tmp_path):
-    command = environment / "bin" / "graphact-agents"
-    places = {str(i): str(address) for i, address in enumerate(free_addresses(6))}
-    (tmp_path / "addresses.json").write_text(json.dumps(places))
-    words = ["--out", tmp_path / "nodes", "--no-tls", "--addresses", tmp_path / "addresses.json"]
-    code, told = run(command, "split", *files, *words)
-    assert code == 0, told
-    (tmp_path / "signals.jsonl").write_text("[1.0]\n")
-    options = ["--transport", "udp", "--period", "1", "--slot", "0.2", "--repeat", "--runs", "5"]
-    options += ["--origin", str(int(time.time())), "--signals", str(tmp_path / "signals.jsonl")]
-    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    processes = [
-        subprocess.Popen(
-            [command, "run", tmp_path / "nodes" / f"node-{i}", *options], stdout=subprocess.PIPE, env=variables
-        )
-        for i in range(6)
-    ]
-    try:
-        printed = [process.communicate(timeout=60)[0].decode().splitlines() for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    for lines in printed:
-        assert any(event["event"] == "result" and event["complete"] for event in map(json.loads, lines))
 
 
 @pytest.mark.slow

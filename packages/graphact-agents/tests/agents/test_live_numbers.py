@@ -90,7 +90,7 @@ def test_learning_from_such_numbers_ends_in_one_line_and_writes_no_model(tmp_pat
 
 def test_events_are_json_without_nan():
     """``json.dumps`` writes NaN where JSON knows none."""
-    from graphact_agents.daemon import write_event
+    from graphact_agents.events import write_event
 
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_event({"event": "result", "output": [float("nan")]})

@@ -130,7 +130,7 @@ def test_a_reader_that_stands_still_stops_no_run(folders):
     options = ["--transport", "udp", "--period", "0.3", "--slot", "0.1", "--status", "0"]
     with Daemon(folders[0], *options) as daemon:
         address, until = Address.parse(daemon.next_event("ready")["status"]), time.monotonic() + PATIENCE
-        while not (lost := fetch_status(address)["totals"]["events_lost"]):
+        while not (lost := fetch_status(address)["counters"]["events_lost"]):
             assert time.monotonic() < until
             time.sleep(0.1)
         assert any("standard output is not read, or its disk" in line for line in fetch_status(address)["trouble"])
@@ -139,7 +139,7 @@ def test_a_reader_that_stands_still_stops_no_run(folders):
         while "is not read" in str(fetch_status(address)["trouble"]):  # until it is read again, whatever was lost since
             assert time.monotonic() < until
             daemon.next_event("result")
-        while not fetch_status(address)["totals"]["events_lost"] > told["count"]:
+        while not fetch_status(address)["counters"]["events_lost"] > told["count"]:
             assert time.monotonic() < until
             time.sleep(0.1)
         daemon.process.send_signal(signal.SIGTERM)

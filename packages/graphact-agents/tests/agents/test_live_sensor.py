@@ -24,6 +24,14 @@ def alive(pid):
     return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def check_ended(pids):
+    """Wait until none of the processes in a file is alive."""
+    started, until = [int(pid) for pid in pids.read_text().split()], time.monotonic() + PATIENCE
+    while any(map(alive, started)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(alive, started))
+
+
 def command(path, *lines):
     path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
     path.chmod(0o700)
@@ -39,11 +47,7 @@ def test_a_child_that_holds_the_pipe_holds_nothing_up_and_is_killed(folder, tmp_
         results = [first, *daemon.results(3)]
         assert [result["run"] - first["run"] for result in results] == [0, 1, 2, 3]
         assert daemon.end(signal.SIGTERM) == 0
-    started = [int(pid) for pid in pids.read_text().split()]
-    until = time.monotonic() + PATIENCE
-    while any(map(alive, started)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(alive, started))
+    check_ended(pids)
 
 
 def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_path):
@@ -56,11 +60,7 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(folder, tmp_pat
         ]
         assert skipped[2]["run"] - skipped[0]["run"] == 2
         assert daemon.end(signal.SIGTERM) == 0
-    started = [int(pid) for pid in pids.read_text().split()]
-    until = time.monotonic() + PATIENCE
-    while any(map(alive, started)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(alive, started))
+    check_ended(pids)
 
 
 MAX_FAILURES = [

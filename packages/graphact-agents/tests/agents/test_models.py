@@ -9,36 +9,13 @@ import torch
 
 import graphact
 from agents.networks import GRAPHS
+from agents.own_operations import registering, soft_max, soft_max_in_numpy
 from graphact import nn
 from graphact.files import describe_model
-from graphact.spec.operations import OPERATIONS, Operation, register_operation
 from graphact.storage import save_tensors
 from graphact_agents import Deployment, IncompatibleModelError, load_model, operations, save_model, simulate_inference
 from graphact_agents.replay import replay_inference
 from support.on_agents import deploy, to_model
-
-
-@pytest.fixture
-def operation():
-    """Registers operations with torch models and with agents, and forgets them."""
-    before = dict(OPERATIONS), dict(operations.OPERATIONS)
-
-    def register(name, function, in_numpy, **parameters):
-        register_operation(Operation(name, function, parameters))
-        operations.register_operation(name, in_numpy)
-
-    yield register
-    for table, content in zip((OPERATIONS, operations.OPERATIONS), before, strict=True):
-        table.clear()
-        table.update(content)
-
-
-def soft_max(neighbors, xp, t):
-    return t * xp.log(xp.mean(xp.exp(neighbors / t), -2))
-
-
-def soft_max_in_numpy(own, neighbors, t):
-    return t * np.log(np.exp(neighbors / t).mean(-2))
 
 
 def contrast(own, neighbors, xp):
@@ -47,6 +24,9 @@ def contrast(own, neighbors, xp):
 
 def contrast_in_numpy(own, neighbors):
     return np.abs(own - neighbors).max(-2)
+
+
+operation = pytest.fixture(registering)
 
 
 # Operations of users

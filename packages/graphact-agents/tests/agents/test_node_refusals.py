@@ -7,7 +7,8 @@ from agents.networks import links_of, pair, pass_on
 from agents.one_node import lone_node, result_of, said, talk
 from graphact_agents import Exchange, Limits, Timing
 from graphact_agents.log import Began
-from graphact_agents.messages import Kind, Payload
+from graphact_agents.messages import TAG_BYTES, Kind, Payload, authenticate
+from graphact_agents.node import OTHER_VERSION
 
 
 def test_requests_reach_back_to_the_run_before_and_no_further():
@@ -19,6 +20,27 @@ def test_requests_reach_back_to_the_run_before_and_no_further():
     for run, answers in ((0, 0), (1, 1), (2, 1), (3, 0)):
         node.receive(said(node, 1, run=run, kind=Kind.REQUEST), now=9.0)
         assert len(node.take_outgoing()) == answers
+    assert node.last_heard[1] == 9.0
+
+
+def test_a_node_goes_back_to_free_numbers_alone():
+    node = lone_node()
+    node.begin(5, talk(1.0), now=0.0)
+    with pytest.raises(ValueError, match="run must not be used up, nor another in progress, got 3"):
+        node.go_back(3)
+    node.advance(9.0)
+    with pytest.raises(ValueError, match="run must not be used up"):
+        node.go_back(5)
+    node.go_back(3)
+    assert node.run == 2
+
+
+def test_a_neighbor_of_another_version_is_named():
+    node = lone_node()
+    body = bytearray(said(node, 1, kind=Kind.HELLO, program=0)[:-TAG_BYTES])
+    body[2] = 9
+    node.receive(bytes(body) + authenticate(bytes(body), node.links.keys[1]), now=0.0)
+    assert node.refusals == {1: OTHER_VERSION}
 
 
 @pytest.mark.parametrize(

@@ -7,26 +7,27 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact_agents import MemoryLog, read_log
+from graphact_agents import MemoryLog
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.command import main
-from graphact_agents.log import Began, Counted, FileLog, RoundClosed
 from graphact_agents.messages import Kind
-from graphact_agents.status import Status, Watchdog, metrics
-from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status
+from graphact_agents.status import Status, Watchdog
+from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status, metrics
 from support.on_agents import deploy
 from support.places import ROOT
 
@@ -50,22 +51,13 @@ def get(address, path):
 
 
 def samples(text):
-    """The samples of metrics in Prometheus' text format, by name and labels; fails where it is not of the format."""
-    found, types = {}, {}
-    assert text.endswith("\n")
-    for line in text.splitlines():
-        if line.startswith("# "):
-            word, name, rest = line[2:].split(" ", 2)
-            assert word in ("HELP", "TYPE")
-            types |= {name: rest} if word == "TYPE" else {}
-            continue
-        name, labels, value = re.fullmatch(r"([a-z_]+)\{((?:[a-z_]+=\"[^\"\\]*\",?)*)\} (\S+)", line).groups()
-        assert types[name] in ("counter", "gauge")
-        assert name.endswith("_total") == (types[name] == "counter")
-        key = (name, *sorted(re.findall(r'([a-z_]+)="([^"]*)"', labels)))
-        assert key not in found
-        found[key] = float(value)
-    return found
+    """The samples of metrics, by name and labels, as Prometheus' own parser reads them."""
+    families = [*text_string_to_metric_families(text)]
+    assert {family.type for family in families} == {"counter", "gauge"}
+    found = [(sample.name, *sorted(sample.labels.items())) for family in families for sample in family.samples]
+    values = [sample.value for family in families for sample in family.samples]
+    assert len(set(found)) == len(found)
+    return dict(zip(found, values, strict=True))
 
 
 def value_of(found, name, **labels):
@@ -79,10 +71,12 @@ def value_of(found, name, **labels):
 
 
 def example_status(**changes):
-    totals = Agent(*agent_arguments()).totals
-    fields = dict(node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5)
+    counters = Agent(*agent_arguments()).counters
+    fields = dict(
+        node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5, started=1e9
+    )
     peers = {1: {"heard_seconds_ago": None, "missed_runs": 2, "neighbor": True, "refused": "why"}}
-    return Status(**(fields | {"totals": totals, "peers": peers} | changes))
+    return Status(**(fields | {"counters": counters, "peers": peers} | changes))
 
 
 def agent_arguments():
@@ -94,7 +88,7 @@ def agent_arguments():
 
 
 def test_metrics_are_of_the_format():
-    found = samples(metrics(example_status()))
+    found = samples(metrics(example_status()).decode())
     assert value_of(found, "refused_total", reason="strangers") == 4
     assert value_of(found, "refused_total", reason="overflow") == 2
     assert value_of(found, "peer_missed_runs_total", peer="1", node="3") == 2
@@ -105,14 +99,14 @@ def test_metrics_are_of_the_format():
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 def test_metrics_pass_promtool():
     checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=metrics(example_status()).encode(), capture_output=True, check=False
+        ["promtool", "check", "metrics"], input=metrics(example_status()), capture_output=True, check=False
     )
     assert (checked.returncode, checked.stderr) == (0, b"")
 
 
 def test_the_dashboard_shows_metrics_that_exist():
     peer = dict(heard_seconds_ago=1.0, missed_runs=0, neighbor=True, refused="")
-    names = {name for name, *_ in samples(metrics(example_status(peers={1: peer})))}
+    names = {name for name, *_ in samples(metrics(example_status(peers={1: peer})).decode())}
     shown = {*re.findall(r"graphact_[a-z_]+", DASHBOARD.read_text())}
     assert len(json.loads(DASHBOARD.read_text())["panels"]) >= 8
     assert shown <= names
@@ -129,7 +123,7 @@ def test_a_running_agent_tells(folders, capsys):
         assert value_of(found, "runs_total", outcome="complete") >= 1
         assert value_of(found, "links_total", state="used") >= 1
         assert value_of(found, "peer_heard_seconds", peer="1") < PATIENCE
-        assert value_of(found, "agent_starts_total") == 1
+        assert value_of(found, "agent_start_time_seconds") < time.time()
         assert get(address, "/healthz") == (200, "healthy\n")
         status = json.loads(get(address, "/status")[1])
         assert status["peers"]["1"]["refused"] == ""
@@ -156,52 +150,14 @@ def test_neighbors_that_are_refused_are_trouble(folders, capsys):
 
 def test_an_agent_whose_loop_stands_still_is_not_healthy():
     agent = Agent(*agent_arguments())
-    server = StatusServer(Address("127.0.0.1", 0), lambda: agent.status("udp"))
-    try:
+    with closing(StatusServer(Address("127.0.0.1", 0), lambda: agent.status("udp"))) as server:
         assert get(server.address, "/healthz")[0] == 200
         agent.tally.beat -= 7
         code, text = get(server.address, "/healthz")
         assert code == 503
         assert text.startswith("the loop of the agent has stood still for 7.")
-    finally:
-        server.close()
     with pytest.raises(OSError, match=r"refused|reset"):
         fetch_status(server.address)
-
-
-def test_counts_survive_a_crash(folders):
-    """Counts up to a second before the crash survive, and all runs and rounds."""
-    with Daemon(folders[0], *PERIOD) as daemon:
-        daemon.next_event("ready")
-        deadline = time.monotonic() + PATIENCE
-        while not any(isinstance(record, Counted) for record in read_log(folders[0] / "log.jsonl")):
-            assert time.monotonic() < deadline
-            daemon.next_event("result")
-        daemon.kill()
-    log = FileLog(folders[0] / "log.jsonl")
-    began = sum(isinstance(record, Began) for record in read_log(log.path))
-    assert log.totals["runs"] == began >= 2
-    log.close()
-    with Daemon(folders[0], *PERIOD) as daemon:
-        address = daemon.next_event("ready")["status"]
-        found = samples(get(address, "/metrics")[1])
-        assert value_of(found, "agent_starts_total") == 2
-        assert value_of(found, "runs_total", outcome="incomplete") >= 1
-        assert value_of(found, "rounds_total") >= began - 1
-        daemon.process.send_signal(signal.SIGTERM)
-        totals = daemon.next_event("end")["totals"]
-    assert FileLog(folders[0] / "log.jsonl").totals == totals
-
-
-def test_totals_of_a_log(tmp_path):
-    log = FileLog(tmp_path / "log.jsonl")
-    for record in [Began(0, 1), Counted(0, {"runs": 5, "forged": 2}), Began(1, 1), RoundClosed(1, 0, (3, 4))]:
-        log.append(record)
-    log.close()
-    again = FileLog(tmp_path / "log.jsonl")
-    assert again.totals == {"runs": 6, "forged": 2, "rounds": 1, "links_used": 2}
-    assert again.ignored == 0
-    again.close()
 
 
 def test_who_asks_badly_is_cut_off_and_stops_nobody(folders):
@@ -292,12 +248,18 @@ def test_an_error_of_the_status_ends_no_status():
             raise status
         return status
 
-    server = StatusServer(Address("127.0.0.1", 0), ask)
-    try:
+    with closing(StatusServer(Address("127.0.0.1", 0), ask)) as server:
         assert get(server.address, "/status") == (500, "RuntimeError: dictionary changed size during iteration\n")
         assert get(server.address, "/status")[0] == 200
-    finally:
-        server.close()
+
+
+def test_without_prometheus_client_metrics_alone_are_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with closing(StatusServer(Address("127.0.0.1", 0), example_status)) as server:
+        code, text = get(server.address, "/metrics")
+        assert code == 501
+        assert text.endswith("pip install 'graphact-agents[metrics]'\n")
+        assert fetch_status(server.address)["node"] == 3
 
 
 def test_systemd_hears_of_a_living_agent(folders, tmp_path):

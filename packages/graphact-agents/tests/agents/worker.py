@@ -14,7 +14,7 @@ import numpy as np
 
 from graphact_agents import Deployment, MemoryLog, Node, Timing, drive, infer, load_model
 from graphact_agents.addresses import Addresses
-from graphact_agents.transports.base import open_transport
+from graphact_agents.transports.transport import open_transport
 
 TIMING = Timing(slot=5.0)
 

@@ -25,10 +25,11 @@ from graphact.commands.certify import read_signals
 from graphact.distributed.partition import assign_nodes, divide, read_part, write_partition
 from graphact.training import Fleet, TrainingSettings
 from graphact.training.checkpoint import read_tensors
-from graphact_agents.addresses import Address, Addresses, read_addresses
+from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command_simulate import read_numbers
 from graphact_agents.learning.state import State
 from graphact_agents.messages import Kind, Message, Payload, decode, encode
+from graphact_agents.network import NetworkFile
 from graphact_agents.signals import EndOfSignals, FileSignals
 from graphact_lab.data.download import DataError
 from graphact_lab.data.molene import read_molene
@@ -317,6 +318,7 @@ def save_npy(path, array):
     np.save(path, array)
 
 
+NETWORK = '[nodes.0]\naddress = "10.0.0.5:7500"\n[nodes.1]\naddress = "[fe80::7]:7500"\n'
 ADDRESSES = Addresses(Address("0.0.0.0", 7500), {1: Address("10.0.0.7", 7501), 4: Address("::1", 7502)})
 READERS = {
     "model": Reader(
@@ -340,9 +342,9 @@ READERS = {
     },
     "node": Reader(write_node, read_node),
     "addresses": Reader(lambda folder: ADDRESSES.save(folder), lambda folder: repr(Addresses.load(folder, [1, 4]))),
-    "address book": Reader(
-        lambda folder: (folder / "a.json").write_text('{"0": "10.0.0.5:7500", "1": "[fe80::7]:7500"}'),
-        lambda folder: repr(read_addresses(folder / "a.json", 2)),
+    "network file": Reader(
+        lambda folder: (folder / "n.toml").write_text(NETWORK),
+        lambda folder: repr(NetworkFile.load(folder / "n.toml").addresses(2)),
     ),
     "log": Reader(write_log, read_records),
     "log to continue": Reader(write_log, continue_log),

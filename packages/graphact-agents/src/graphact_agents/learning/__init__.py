@@ -10,16 +10,6 @@ from graphact_agents.learning.state import FileStore, MemoryStore, State, StateS
 from graphact_agents.learning.vjp import Place
 
 __all__ = [
-    "FileStore",
-    "Learner",
-    "Learning",
-    "MemoryStore",
-    "Place",
-    "State",
-    "StateStore",
-    "Training",
-    "cost_of_step",
-    "gradient",
-    "mix",
-    "simulate_training",
-]
+    "FileStore", "Learner", "Learning", "MemoryStore", "Place", "State", "StateStore", "Training",
+    "cost_of_step", "gradient", "mix", "simulate_training",
+]  # fmt: skip

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graphact_agents.files import check_choice, check_integer, check_positive
+from graphact_agents.arguments import check_choice, check_integer, check_positive
 from graphact_agents.learning.state import State
 from graphact_agents.learning.vjp import OBJECTIVES
 from graphact_agents.links import Links

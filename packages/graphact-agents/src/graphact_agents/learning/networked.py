@@ -12,28 +12,18 @@ may use the same numbers.
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.addresses import Addresses
-from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.daemon import check_reader, write_event
-from graphact_agents.deployment import Deployment, check_private
-from graphact_agents.files import READ_ERRORS, one_line, read_json
+from graphact_agents.disk import READ_ERRORS, one_line
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
-from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.simulated_training import PATIENT
-from graphact_agents.learning.state import FileStore, from_vector, save_arrays
+from graphact_agents.learning.state import save_arrays
 from graphact_agents.log import FileLog
-from graphact_agents.messages import Array
-from graphact_agents.model_file import save_model
 from graphact_agents.node import Node
 from graphact_agents.runs import RunResult, Timing
-from graphact_agents.transports.base import Transport, drive, open_transport
-from graphact_agents.transports.zenoh import Tls
+from graphact_agents.transports.transport import Transport, drive
 
 STATE, PREPARED, PLAN, LOG = "state.npz", "prepared.npz", "learning.json", "learning.jsonl"
 TRAINED = "trained.safetensors"
@@ -48,7 +38,16 @@ MIN_SHARE = 0.25
 class NodeTraining:
     """The training of one node over a transport."""
 
-    def __init__(self, folder: Path, learner: Learner, transport: Transport, timing: Timing, first: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        learner: Learner,
+        transport: Transport,
+        timing: Timing,
+        first: int = 0,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tick = tick  # called while a run goes on
         self.folder, self.learner, self.transport, self.timing, self.first = folder, learner, transport, timing, first
         seen = [path.stat().st_mtime for path in (folder / LOG, folder / PLAN) if path.exists()]
         away = max(0.0, time.time() - max(seen)) if seen else 0.0
@@ -134,31 +133,5 @@ class NodeTraining:
         self._expect(run, time.monotonic())
         self.node.begin(run, program, time.monotonic(), kind=kind)
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
-            check_reader()  # a slot may be long, and neighbours that ended because of it are waited for
+            self.tick()  # a slot may be long, and neighbours that ended because of it are waited for
         return results[0]
-
-
-def learn(folder: Path, signals: Array, targets: Array, *, transport: str, slot: float) -> None:
-    """The process of one node: train as its ``learning.json`` says, with its own data; events on standard output."""
-    plan, deployment = read_json(folder / PLAN), Deployment.load(folder)
-    check_private(folder / "keys.json")
-    try:
-        learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / PLAN}: damaged: {one_line(error)}") from error
-    learner = Learner(deployment, learning, signals, targets, FileStore(folder / STATE))
-    addresses = Addresses.load(folder, deployment.links.neighbors)
-    with ExitStack() as opened:
-        has_tls = transport == "zenoh" and (folder / TLS_FOLDER).is_dir()
-        tls = Tls.from_folder(folder / TLS_FOLDER) if has_tls else None
-        network = open_transport(transport, deployment.links, addresses, tls)
-        opened.callback(network.close)
-        training = NodeTraining(folder, learner, network, Timing(slot=slot), first)
-        opened.enter_context(closing(training.log))
-        write_event({"event": "ready", "node": deployment.node, "step": learner.state.steps})
-        training.prepare()
-        training.train(steps, write_event)
-        counters, made = asdict(training.node.counters), learner.state.steps
-        save_model(from_vector(learner.state.parameters, learner.model), folder / TRAINED)
-        write_event({"event": "trained", "node": deployment.node, "steps": made, "counters": counters})
-        training.linger(max(2 * slot, 1.0))

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from graphact_agents.arguments import check_integer
 from graphact_agents.deployment import Deployment, check_one_model
-from graphact_agents.files import check_integer
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds
 from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.state import MemoryStore, State, from_vector

@@ -5,11 +5,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from graphact_agents.files import READ_ERRORS, one_line, write_atomically
+from graphact_agents.disk import READ_ERRORS, one_line, write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.model import Model
 
@@ -55,12 +55,12 @@ class State:
         nothing, sums = np.zeros_like(parameters), np.zeros((neighbors, len(parameters)))
         return cls(0, parameters, nothing, nothing, sums, sums, nothing, nothing)
 
-    def to_arrays(self, prefix: str = "") -> dict[str, Array]:
-        return {f"{prefix}{field.name}": np.asarray(getattr(self, field.name)) for field in fields(self)}
+    def to_arrays(self) -> dict[str, Array]:
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], prefix: str = "") -> "State":
-        values = {field.name: arrays[f"{prefix}{field.name}"] for field in fields(cls)}
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> "State":
+        values = {field.name: arrays[field.name] for field in fields(cls)}
         return cls(int(values.pop("steps")), **values)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -86,16 +86,6 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
     write_atomically(Path(path), content.getvalue())
 
 
-class StateStore(Protocol):
-    """A store of the state of a node."""
-
-    def load(self) -> State | None:
-        """The state saved last; None before the first."""
-
-    def save(self, state: State) -> None:
-        """Keep a state; when this returns, it survives the death of the process."""
-
-
 class MemoryStore:
     """A store for simulations; it outlives the node that writes it."""
 
@@ -110,7 +100,7 @@ class MemoryStore:
 
 
 class FileStore:
-    """A store in a file."""
+    """A store in a file; without one there is no state yet."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -120,6 +110,10 @@ class FileStore:
 
     def save(self, state: State) -> None:
         state.save(self.path)
+
+
+StateStore = MemoryStore | FileStore
+"""Where a node keeps its state: what ``save`` was given survives the death of the process, and ``load`` returns it."""
 
 
 def to_vector(parameters: Mapping[str, Array], model: Model) -> Array:

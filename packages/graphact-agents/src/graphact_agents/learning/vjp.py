@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphact_agents import operations, pointwise
-from graphact_agents.files import check_choice
-from graphact_agents.inference import evaluate_hop_mixture, run_linear, run_pointwise
+from graphact_agents import operations, scalar_functions
+from graphact_agents.arguments import check_choice
+from graphact_agents.inference import evaluate as evaluate_operation
+from graphact_agents.inference import run_linear, run_pointwise
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
@@ -86,7 +87,7 @@ def pointwise_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | No
 
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
-        return pointwise.backward(layer, x, grad)
+        return scalar_functions.backward(layer, x, grad)
 
     return Vjp(out, backward)
 
@@ -139,7 +140,7 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
     beta, mixing_weights = layer.arrays["beta"], layer.arrays["weights"]
     skipped = layer.exchanges - len(mixing_weights)  # the round that only shifts
     rectified = np.maximum(x, 0)
-    values = [evaluate_hop_mixture(layer, around.own, around.heard) for around in rounds[skipped:]]
+    values = [evaluate_operation(layer, layer.operations[0], around.own, around.heard) for around in rounds[skipped:]]
     out = beta * rectified + sum(mixing * value for mixing, value in zip(mixing_weights, values, strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
@@ -189,7 +190,7 @@ def operation_vjp(
 ) -> operations.Gradients:
     """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
     own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods
-    (operation,), closed = layer.operations, layer.settings["closed"]
+    (operation,), closed = layer.operations, layer.is_closed
     members = np.insert(around.heard, place, own, axis=0) if closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(operation.parameters, 0.0)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
-from graphact_agents.files import check_probability
+from graphact_agents.arguments import check_probability
 from graphact_agents.messages import KEY_BYTES, TAG_BYTES, authenticate
 
 TIMES = ("delay", "jitter", "downtime", "partition_time", "skew")

@@ -25,6 +25,7 @@ from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import common_name
+from graphact_agents.disk import check_private
 from graphact_agents.messages import MAX_DATAGRAM
 
 QUEUE_BYTES, OBJECT_BYTES = 2**21, 128
@@ -54,11 +55,17 @@ class Tls:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "Tls":
-        """``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder; FileNotFoundError if one is missing."""
+        """Return ``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder.
+
+        Raises:
+            FileNotFoundError: one is missing.
+            PermissionError: others than its owner may use the key.
+        """
         files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
         for file in (files.authority, files.certificate, files.key):
             if not file.is_file():
                 raise FileNotFoundError(f"{file} is missing; TLS needs ca.pem, cert.pem and key.pem in {folder}")
+        check_private(files.key)
         return files
 
 

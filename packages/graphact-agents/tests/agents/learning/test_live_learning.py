@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import graphact_agents as agents
-from agents.networks import undirected
+from agents.networks import directed, undirected
 from graphact import nn
 from graphact_agents import Deployment, load_model
 from graphact_agents.addresses import Addresses, free_addresses
 from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
-from graphact_agents.processes import Processes
 from support.on_agents import split
 
 STEPS = 24
@@ -143,25 +143,24 @@ def test_others_must_not_use_the_keys(folder):
     assert "keys.json must be for its owner alone" in errors
 
 
-@pytest.mark.parametrize("transport", ["udp", "zenoh"])
-def test_processes_learn_what_the_simulation_does(tmp_path, transport):
+@pytest.mark.parametrize(("transport", "algorithm"), [("udp", "gradient-tracking"), ("zenoh", "push-pull")])
+def test_processes_learn_what_the_simulation_does(tmp_path, transport, algorithm):
     """To the bit where no link is missed."""
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
-    graph, model = undirected([(0, 1), (1, 2)], 3), nn.GCNN([1, 2], order=1, activation="max-ga").double()
-    folders = split(model, graph, tmp_path / "n", addresses=free_addresses(3), tls=False)
-    x, targets = rng.normal(size=(2, 8, 3, 1))
+    graph, model = directed(4, 0.5, 3), nn.GCNN([1, 2, 2], order=1, activation="median-ga").double()
+    folders = split(model, graph, tmp_path / "n", addresses=free_addresses(4), tls=False)
+    x, targets = np.random.default_rng(0).normal(size=(2, 8, 4, 1))
+    options = {"algorithm": algorithm, "rate": 0.05}
     for i, folder in enumerate(folders):
         np.save(folder / "signals.npy", x[:, i])
         np.save(folder / "targets.npy", targets[:, i])
-        (folder / "learning.json").write_text(json.dumps({"learning": {"rate": 0.05}, "steps": 12, "first": 0}))
+        (folder / "learning.json").write_text(json.dumps({"learning": options, "steps": 12, "first": 0}))
     files = [folder / "signals.npy" for folder in folders]
-    with Processes(folders, ["--transport", transport, "--slot", "10"], files, command="learn") as processes:
+    with LocalAgents(folders, ["--transport", transport, "--slot", "10"], files, command="learn") as processes:
         events = processes.wait()
     assert {event["steps"] for event in events if event["event"] == "trained"} == {12}
-    expected = simulate_training(
-        [Deployment.load(folder) for folder in folders], x, targets, Learning(rate=0.05), steps=12
-    )
+    nodes = [Deployment.load(folder) for folder in folders]
+    expected = simulate_training(nodes, x, targets, Learning(**options), steps=12)
     for folder, state in zip(folders, expected.states, strict=True):
         np.testing.assert_array_equal(State.load(folder / "state.npz").parameters, state.parameters)
         trained = load_model(folder / "trained.safetensors")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from agents.networks import GRAPHS, directed
+from agents.own_operations import registering, soft_max, soft_max_in_numpy
 from graphact import nn
-from graphact.spec.operations import OPERATIONS, Operation, register_operation
-from graphact_agents import Deployment, IncompatibleModelError, operations
+from graphact_agents import Deployment, IncompatibleModelError
 from graphact_agents.learning import Learner, Learning, MemoryStore, State, cost_of_step, simulate_training
 from graphact_agents.learning.mixing import exchange_vectors
 from graphact_agents.learning.state import to_vector
@@ -75,15 +75,10 @@ def test_a_model_with_nothing_to_learn_is_refused():
         simulate_training(deploy(model, GRAPHS["line"]()), np.ones((2, 6, 1)), np.ones((2, 6, 1)), steps=1)
 
 
+operation = pytest.fixture(registering)
+
+
 # Operations of users
-
-
-def log_mean_exp(neighbors, xp, t):
-    return t * xp.log(xp.mean(xp.exp(neighbors / t), -2))
-
-
-def soft_in_numpy(own, neighbors, t):
-    return t * np.log(np.exp(neighbors / t).mean(-2))
 
 
 def log_mean_exp_gradient(own, neighbors, value, grad, values):
@@ -95,19 +90,15 @@ def log_mean_exp_gradient(own, neighbors, value, grad, values):
 
 
 @pytest.fixture
-def soft():
+def soft(operation):
     """Registers an operation, with or without its gradient."""
-    before = dict(OPERATIONS), dict(operations.OPERATIONS)
 
     def register(gradient):
-        soft_in_numpy.gradient = gradient
-        register_operation(Operation("soft", log_mean_exp, {"t": 0.5}))
-        operations.register_operation("soft", soft_in_numpy)
+        soft_max_in_numpy.gradient = gradient
+        operation("soft", soft_max, soft_max_in_numpy, t=0.5)
 
     yield register
-    for table, content in zip((OPERATIONS, operations.OPERATIONS), before, strict=True):
-        table.clear()
-        table.update(content)
+    del soft_max_in_numpy.gradient
 
 
 def test_an_operation_without_a_gradient_is_refused(soft):

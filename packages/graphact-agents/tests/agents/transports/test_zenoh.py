@@ -1,13 +1,12 @@
 """Zenoh alone: who is connected, and encryption."""
 
-import shutil
-import subprocess
 import time
 
 import pytest
 
 from graphact_agents.addresses import Address, Addresses, free_addresses
-from graphact_agents.transports.base import open_transport
+from graphact_agents.certificates import TLS_FOLDER, make_certificates
+from graphact_agents.transports.transport import open_transport
 from graphact_agents.transports.zenoh import Tls, ZenohTransport, endpoints
 
 
@@ -57,32 +56,17 @@ def test_the_ends_of_a_line_are_not_connected_and_hear_nothing_of_each_other():
     assert senders == [{"0", "1"}, {"0", "1", "2"}, {"1", "2"}]  # everybody hears himself, too
 
 
-def make_certificates(folder, names):
-    """An authority, and a certificate for this machine for each name; made with openssl."""
-
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
-
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    extension = ["-addext", "basicConstraints=critical,CA:TRUE"]
-    openssl("req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=network", *extension)
-    (folder / "ext").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
-    for name in names:
-        (folder / name).mkdir()
-        openssl("req", *new_key, "-keyout", f"{name}/key.pem", "-out", f"{name}/csr.pem", "-subj", f"/CN={name}")
-        signing = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext"]
-        openssl("x509", "-req", "-in", f"{name}/csr.pem", *signing, "-out", f"{name}/cert.pem")
-        shutil.copy(folder / "ca.pem", folder / name / "ca.pem")
-    return [Tls.from_folder(folder / name) for name in names]
+def certified(folder, count):
+    """The files of nodes of this machine, signed by an authority of their own."""
+    folders = [folder / f"node-{i}" for i in range(count)]
+    for each in folders:
+        each.mkdir(parents=True)
+    make_certificates(folders, ["127.0.0.1"] * count)
+    return [Tls.from_folder(each / TLS_FOLDER) for each in folders]
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates with")
 def test_tls_lets_in_nodes_with_a_certificate_of_the_authority_alone(tmp_path):
-    (tmp_path / "ours").mkdir()
-    (tmp_path / "theirs").mkdir()
-    ours = make_certificates(tmp_path / "ours", ["node-0", "node-1"])
-    (stranger,) = make_certificates(tmp_path / "theirs", ["node-2"])
-    line = open_line([*ours, stranger])
+    line = open_line([*certified(tmp_path / "ours", 2), certified(tmp_path / "theirs", 3)[2]])
     try:
         assert wait_until_connected(line[0], 1, timeout=5)
         until = time.monotonic() + 5

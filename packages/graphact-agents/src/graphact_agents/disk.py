@@ -1,9 +1,7 @@
-"""Files on disk: written whole or not at all, read with errors of one line; checks of arguments."""
+"""Files on disk: written whole or not at all, read with errors of one line."""
 
-import difflib
 import errno
 import json
-import math
 import os
 import secrets
 import struct
@@ -11,7 +9,6 @@ import tempfile
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,46 +126,14 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
     return array
 
 
+def check_private(path: Path) -> None:
+    """Raise PermissionError if others than the owner of a file may use it."""
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
+
+
 def one_line(reason: object) -> str:
     """Return the text of an error without line breaks, cut where it is long."""
     text = " ".join(str(reason).split())
     return text if len(text) <= 500 else f"{text[:500]}..."
-
-
-def check_integer(name: str, value: Any, *, minimum: int) -> int:
-    """Return ``value`` if it is an integer of at least ``minimum``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}")
-    if value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value}")
-    return int(value)
-
-
-def check_number(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
-    return float(value)
-
-
-def check_positive(name: str, value: Any) -> float:
-    """Return ``value`` if it is a finite number above 0."""
-    if not 0 < check_number(name, value) < math.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {value}")
-    return float(value)
-
-
-def check_probability(name: str, value: Any) -> float:
-    """Return ``value`` if it lies between 0 and 1."""
-    if not 0 <= check_number(name, value) <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value}")
-    return float(value)
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Return ``value`` if it is one of ``choices``."""
-    if value not in choices:
-        near = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.7)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
-    return str(value)

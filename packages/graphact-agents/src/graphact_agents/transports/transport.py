@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from graphact_agents.addresses import Addresses
-from graphact_agents.files import check_choice
+from graphact_agents.arguments import check_choice
 from graphact_agents.links import Links
 from graphact_agents.node import Node
 from graphact_agents.runs import RunResult

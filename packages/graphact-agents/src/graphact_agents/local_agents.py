@@ -2,7 +2,7 @@
 
 import json
 import os
-import selectors
+import queue
 import signal
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from graphact_agents.messages import Array
 Event = dict[str, Any]
 
 
-class Processes:
+class LocalAgents:
     """One process of ``graphact-agents run`` (``command``) for each folder; ended at the latest when the block is left.
 
     Signals are files, one for each node; without them :meth:`feed` hands signals over. ``errors`` is a file that takes
@@ -40,11 +40,11 @@ class Processes:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self._accepted: tuple[int, ...] = (0,)  # exit codes
         self._opened = ExitStack()
-        self._selector = self._opened.enter_context(selectors.DefaultSelector())
-        self._partial: dict[int, bytes] = {}  # by file descriptor
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None where an output has ended
+        self._open = 0  # outputs that have not ended
         self._errors = None if errors is None else self._opened.enter_context(errors.open("ab"))
 
-    def __enter__(self) -> "Processes":
+    def __enter__(self) -> "LocalAgents":
         for i in range(len(self.folders)):
             self.start(i)
         return self
@@ -67,8 +67,15 @@ class Processes:
         )
         assert process.stdout is not None
         self.running[i] = self._opened.enter_context(process)
-        self._partial[process.stdout.fileno()] = b""
-        self._selector.register(process.stdout, selectors.EVENT_READ)
+        self._open += 1
+        threading.Thread(target=self._take_in, args=(process.stdout,), daemon=True).start()
+
+    def _take_in(self, stream: IO[bytes]) -> None:
+        """Read the events of one process; a line that its end cut off is none."""
+        for line in stream:
+            if line.endswith(b"\n"):
+                self._events.put(json.loads(line))
+        self._events.put(None)
 
     def kill(self, i: int) -> None:
         """End the process of a node without warning (kill -9)."""
@@ -107,20 +114,19 @@ class Processes:
                 raise TimeoutError(f"the agents of the nodes {sorted(waiting)} did not start")
 
     def read(self, timeout: float) -> list[Event]:
-        """The events that come within ``timeout`` seconds, as soon as there are any."""
+        """Return the events that come within ``timeout`` seconds, as soon as there are any."""
         events: list[Event] = []
-        for key, _ in self._selector.select(timeout):
-            content = os.read(key.fd, 1 << 16)
-            if not content:
-                self._selector.unregister(key.fileobj)
-                continue
-            *lines, self._partial[key.fd] = (self._partial[key.fd] + content).split(b"\n")
-            events += [json.loads(line) for line in lines]
+        with suppress(queue.Empty):
+            event = self._events.get(timeout=timeout)
+            while True:
+                self._open -= event is None
+                events += [event] if event is not None else []
+                event = self._events.get_nowait()
         return events
 
     @property
     def finished(self) -> bool:
-        return not self._selector.get_map()
+        return self._open == 0
 
     def read_until(self, until: float) -> list[Event]:
         """All events up to a time of ``time.time``."""
