@@ -139,18 +139,6 @@ def test_gradients(name):
     assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["grelu", "digraf"])
-def test_graphs_side_by_side_are_pooled_apart(name):
-    torch.manual_seed(4)
-    data = [Data(x=torch.randn(n, 3).double(), edge_index=torch.randint(n, (2, 3 * n)), num_nodes=n) for n in (4, 1, 7)]
-    module = nn.make_activation(name, features=3, hops=2).double()
-    batch = Batch.from_data_list(data)
-    together = module(batch.x, batch.edge_index, batch=batch.batch)
-    alone = torch.cat([module(item.x, item.edge_index) for item in data])
-    torch.testing.assert_close(together, alone)
-    assert not torch.allclose(module(batch.x, batch.edge_index), alone)  # pooled as one graph
-
-
 def test_how_they_start(real_start):
     x, graph = torch.randn(2, 12, 8), random_graph(dtype=torch.float32)
     assert torch.equal(nn.GReLU(8)(x, graph), torch.relu(x))
