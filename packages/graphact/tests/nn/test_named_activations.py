@@ -213,26 +213,6 @@ def test_a_fleet_trains_as_each_alone(name):
             torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: nn.MaxK(0), ValueError, "k must be at least 1, got 0"),
-        (lambda: nn.GraphAdaptiveMixture(ops=[]), ValueError, r"ops must list at least one name .* got \[\]"),
-        (lambda: nn.GraphAdaptiveMixture(ops="max"), ValueError, "ops must list at least one name .* got 'max'"),
-        (lambda: nn.GraphAdaptiveMixture(ops=["sum"]), ValueError, "op must be one of .* got 'sum'"),
-        (lambda: nn.GReLU(2, pieces=1), ValueError, "pieces must be at least 2, got 1"),
-        (lambda: nn.DiGRAF(), TypeError, "features must be the number of features .* 'digraf', got None"),
-        (lambda: nn.DiGRAF(2, cells=1), ValueError, "cells must be at least 2, got 1"),
-        (lambda: nn.DiGRAF(2, radius=-1), ValueError, "radius must be a finite number above 0"),
-        (lambda: nn.ShiftlessMax(None), TypeError, "features must be the number of features .* 'shiftless-max'"),
-        (lambda: nn.GReLU(3)(torch.zeros(2, 2), None), ValueError, "F = 3, the features of this module"),
-    ],
-)
-def test_bad_arguments(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
-
-
 POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
 
 
