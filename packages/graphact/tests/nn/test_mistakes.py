@@ -77,8 +77,8 @@ POSITIONAL = "positional arguments? but"
         (lambda: nn.GraphAdaptive("min", 2, 3), TypeError, POSITIONAL),
         *((lambda kind=kind: kind(2, 3), TypeError, POSITIONAL) for kind in ACTIVATIONS),
         # misspelt options
-        (lambda: make_activation("max-ga", hop=2), TypeError, "of the activation 'max-ga' .*'hop'; did you mean 'hops'"),
-        (lambda: make_activation("kernel-ga", gama=2.0), TypeError, "among closed, .* got 'gama'; did you mean 'gamma'"),
+        (lambda: make_activation("max-ga", hop=2), TypeError, "the activation 'max-ga' .*'hop'; did you mean 'hops'"),
+        (lambda: make_activation("kernel-ga", gama=2.0), TypeError, "among .* got 'gama'; did you mean 'gamma'"),
         (lambda: make_activation("max-ga", gama=2.0), TypeError, "among closed, .* got 'gama'; did you mean 'gamma'"),
         (lambda: make_activation({"name": "kernel-ga", "gama": 2.0}), TypeError, "gama is not .* did you mean 'gamma'"),
         (lambda: make_activation({"name": "max-ga", "hop": 2}), TypeError, "hop is not a .*; did you mean 'hops'"),
