@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from graphact import Graph, nn
+from graphact import nn
 from support import oracle
 from support.activations import ANY_WIDTH
 from support.graphs import random_case, random_graph
@@ -112,16 +112,6 @@ def test_biases_of_filters_and_readout_are_trained_where_asked_for():
         model = nn.FIR([1, 2, 3], order=1, bias=bias, readout_bias=readout_bias)
         shapes = sorted(tuple(p.shape) for name, p in model.named_parameters() if name.endswith("bias"))
         assert shapes == [(1,)] * readout_bias + [(2,), (3,)] * bias
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_an_edge_index_in_half_precision(dtype):
-    """The weights of its graph are ones in float32."""
-    edge_index, x = torch.tensor([[0, 1, 1], [1, 0, 2]]), torch.tensor([[1.0], [2.0], [4.0]], dtype=dtype)
-    activation = nn.GraphAdaptiveMax(hops=1).to(dtype)
-    expected = activation(x, Graph.from_edge_index(edge_index).normalize("symmetric"))
-    assert torch.equal(activation(x, edge_index), expected)
-    assert expected.dtype == dtype
 
 
 def test_fir_is_linear_and_equals_the_filters():

@@ -383,24 +383,6 @@ def len_of_x(item):
 
 
 @POOLED
-def test_negative_numbers_of_graphs_are_refused(name):
-    graphs, signals, module = side_by_side(name)
-    union, x = Graph.union(graphs), torch.cat(signals)
-    batch = union.batch.clone()
-    batch[3] = -1
-    message = "batch must hold numbers of graphs from 0 on, got -1"
-    edges = union.to_edge_index()[0]
-    for call in (
-        lambda: module(x, union, batch=batch),
-        lambda: module(x, edges, batch=batch),
-        lambda: nn.GCNN([3, 3], activation=module, order=1).double()(x, edges, batch=batch),
-        lambda: union.with_batch(batch),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
-@POOLED
 def test_networks_and_chains_pool_graph_by_graph(name):
     graphs, signals, _ = side_by_side(name)
     models = {
@@ -427,25 +409,3 @@ def test_networks_and_chains_pool_graph_by_graph(name):
             own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
             expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
             torch.testing.assert_close(model(batch.x, own[-1]), expected)
-
-
-@POOLED
-def test_loaders_of_pyg_pool_graph_by_graph(name):
-    graphs, signals, _ = side_by_side(name)
-    attach = graphact.pyg.AttachGraph()
-    data = [
-        attach(Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x)))
-        for x, graph in zip(signals, graphs, strict=True)
-    ]
-    model = nn.GCNN([3, 4], activation=name).double()
-    alone = torch.cat([model(item.x, item.graph) for item in data])
-    batch = Batch.from_data_list(data)
-    torch.testing.assert_close(model(batch.x, batch.graph), alone)
-    again = Batch.from_data_list(batch.to_data_list())
-    torch.testing.assert_close(model(again.x, again.graph), alone)
-    late = attach(Batch.from_data_list([Data(x=item.x, edge_index=item.edge_index) for item in data]))
-    torch.testing.assert_close(model(late.x, late.graph), alone)
-    twice = Batch.from_data_list([graphact.pyg.GraphData(x=batch.x, graph=batch.graph), data[0]])
-    expected = torch.cat([alone, model(data[0].x, data[0].graph)])
-    torch.testing.assert_close(model(twice.x, twice.graph), expected)
-    torch.testing.assert_close(model(twice[0].x, twice[0].graph), alone)

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint
 
 from graphact import nn
 from graphact.pyg import PassGraph, PerLayer, bind_graph
@@ -356,23 +356,6 @@ def test_a_bound_function_that_counts_layers_runs_once_in_its_call():
 
     with pytest.raises(RuntimeError, match="function must be bound again for every use"):
         PassGraph(Twice())(torch.randn(12, 4), None, graph=GRAPHS[0].to(dtype=torch.float32))
-
-
-def test_checkpoint_sequential():
-    acts = [one_activation().double() for _ in range(4)]
-
-    class Chain(torch.nn.Module):
-        def forward(self, x, edge_index):
-            return checkpoint_sequential([bind_graph(act) for act in acts], 2, x, use_reentrant=False)
-
-    x = torch.randn(12, 4, dtype=torch.float64)
-    given, other = (x.clone().requires_grad_() for _ in range(2))
-    PassGraph(Chain())(given, None, graph=GRAPHS[0]).square().sum().backward()
-    out = other
-    for act in acts:
-        out = act(out, GRAPHS[0])
-    out.square().sum().backward()
-    torch.testing.assert_close(given.grad, other.grad, rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow
