@@ -59,7 +59,7 @@ coverage: $(READY)  ## all tests, and which lines they reach: a table, and out/c
 mutation: $(READY)  ## faults put into a sample of the code, half an hour at most: how many do tests notice?
 	$(BIN)/python tests/mutation.py
 
-fuzz: $(READY)  ## random calls against a dense oracle, damaged files for every reader: MINUTES=60 SEED=7
+fuzz: $(READY)  ## random calls against plain loops, damaged files for every reader: MINUTES=60 SEED=7
 	$(BIN)/python tests/fuzz.py --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0)
 
 soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults, a million hostile datagrams

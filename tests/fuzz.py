@@ -1,4 +1,4 @@
-"""Random graphs, signals and calls against a dense oracle, and damaged files for every reader, as long as one likes.
+"""Random graphs, signals and calls against plain loops, and damaged files for every reader, as long as one likes.
 
 python tests/fuzz.py --minutes 60 --seed 7         both, until the time is over
 python tests/fuzz.py --only activations            some kinds of cases (--list names them)

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -231,12 +232,8 @@ def freeze_activation(name):
         found = {}
         for options in [*wide[: -1 : max(1, len(wide) // 3)], wide[-1]]:
             module = make(name, options)
-            found |= value_and_gradients(
-                lambda x, module=module: module(x, graph),
-                x,
-                dict(sorted(module.named_parameters())),
-                f"{text_of(options)} ",
-            )
+            parameters = dict(sorted(module.named_parameters()))
+            found |= value_and_gradients(partial(module, graph=graph), x, parameters, f"{text_of(options)} ")
         return found
 
 
@@ -251,7 +248,7 @@ def _():
     x, found = normal(21, 8, 2) * 3, {}
     for name in ("grelu", "digraf"):
         module = make(name, variants(name)[0])
-        found |= value_and_gradients(lambda x, module=module: module(x, undirected()[0]), x, {}, f"{name} far ")
+        found |= value_and_gradients(partial(module, graph=undirected()[0]), x, {}, f"{name} far ")
         found[f"{name} batch"] = module(x, edge_index, edge_weight, batch=batch)
     return found
 
@@ -297,6 +294,10 @@ def _():
 # Functions
 
 
+def sum_of_squares(own, neighbors):
+    return (own - neighbors).square().sum(-2)
+
+
 def freeze_functions(place):
     @case(f"functions, {place}")
     def _():
@@ -310,37 +311,17 @@ def freeze_functions(place):
             for op in ("max", "min", "median", "kernel"):
                 function = getattr(f, f"neighborhood_{op}")
                 options = {"gamma": 0.6} if op == "kernel" else {}
-                found |= value_and_gradients(
-                    lambda x, function=function, options=options, closed=closed: function(
-                        x, graph, closed=closed, **options
-                    ),
-                    x,
-                    {},
-                    f"{op} closed={closed} ",
-                )
-            found |= value_and_gradients(
-                lambda x, closed=closed: f.neighborhood_apply(
-                    x, graph, lambda own, neighbors: (own - neighbors).square().sum(-2), closed=closed
-                ),
-                x,
-                {},
-                f"apply closed={closed} ",
-            )
+                call = partial(function, graph=graph, closed=closed, **options)
+                found |= value_and_gradients(call, x, {}, f"{op} closed={closed} ")
+            call = partial(f.neighborhood_apply, graph=graph, function=sum_of_squares, closed=closed)
+            found |= value_and_gradients(call, x, {}, f"apply closed={closed} ")
         for op in names.OPERATIONS:  # every registered operation, shifted and over hops
-            parameters = {name: tensor(0.6) for name in names.OPERATIONS[op].parameters if name != "trim"}
-            if "trim" in names.OPERATIONS[op].parameters:
-                parameters = {"trim": 0.3}
-            given = {name: value.requires_grad_() for name, value in parameters.items() if name != "trim"}
+            given = {name: tensor(0.6).requires_grad_() for name in names.OPERATIONS[op].parameters if name != "trim"}
+            common = {"graph": graph, "beta": beta, "op": op, "parameters": given or {"trim": 0.3}}
+            common |= {} if names.OPERATIONS[op].parameters else {"parameters": {}}
             for kind, weights, closed in (("graph_adaptive", shared, True), ("localized", each, False)):
-                function = getattr(f, kind)
-                found |= value_and_gradients(
-                    lambda x, function=function, weights=weights, closed=closed, op=op, parameters=parameters: function(
-                        x, graph, beta, weights, op, closed=closed, parameters=parameters
-                    ),
-                    x,
-                    given,
-                    f"{kind} {op} ",
-                )
+                call = partial(getattr(f, kind), weights=weights, closed=closed, **common)
+                found |= value_and_gradients(call, x, given, f"{kind} {op} ")
         mixed = tensor(rng(32).uniform(-1, 1, (2, 2)))
         found["mixture"] = f.graph_adaptive_mixture(x, graph, beta, mixed, ("median", "mean"))
         found["own function"] = f.graph_adaptive(x, graph, 1.0, shared, lambda neighbors: neighbors.pow(2).sum(-2))
@@ -373,9 +354,7 @@ def _():
     found = {}
     for kind, x in (("drawn", normal(39, 90, 2)), ("tied", tensor(random.integers(-2, 3, (90, 2)) / 2))):
         for closed in (False, True):
-            one = value_and_gradients(
-                lambda x, closed=closed: functional.neighborhood_median(x, graph, closed=closed), x, {}
-            )
+            one = value_and_gradients(partial(functional.neighborhood_median, graph=graph, closed=closed), x, {})
             one["out"] = one["out"][: len(lengths)]
             found |= prefixed(f"{kind} closed={closed}", one)
         for name in ("max-ga", "median-ga", "trimmed-mean-ga"):
@@ -438,17 +417,16 @@ def networks():
     made = {"FIR": nn.FIR([2, 3, 3], order=[2, 1], out_features=2, bias=True)}
     for name in ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "mean-ga", "prelu", "max-k"):
         made[f"GCNN {name}"] = nn.GCNN([2, 3, 3], order=2, activation=name, hops=2, out_features=2, gamma=0.7)
-    made["GCNN shared closed"] = nn.GCNN(
-        [2, 3], order=1, activation="max-ga", hops=1, out_features=3, per_feature=False, closed=True, bias=True
-    )
+    shared = {"per_feature": False, "closed": True, "bias": True}
+    made["GCNN shared closed"] = nn.GCNN([2, 3], order=1, activation="max-ga", hops=1, out_features=3, **shared)
     made["GCNN learned width"] = nn.GCNN([2, 3], order=1, activation="kernel-ga", gamma=0.7, learn_gamma=True)
     made["GCNN list"] = nn.GCNN([2, 3, 3], activation=["tanh", "mixture-ga"], out_features=2)
-    made["GraphNetwork filters"] = nn.GraphNetwork(
-        [2, 3], convolution="GraphFilter", activation="max-ga", out_features=2
-    )
-    made["GraphNetwork edges"] = nn.GraphNetwork(
-        [2, 3], convolution=lambda i, o: nn.EdgeNet(i, o, graph, order=2), activation="median-ga", out_features=2
-    )
+    for name, convolution, activation in (
+        ("filters", "GraphFilter", "max-ga"),
+        ("edges", lambda i, o: nn.EdgeNet(i, o, graph, order=2), "median-ga"),
+    ):
+        options = {"convolution": convolution, "activation": activation, "out_features": 2}
+        made[f"GraphNetwork {name}"] = nn.GraphNetwork([2, 3], **options)
     made["GraphFilter"] = nn.GraphFilter(2, 3, order=3, bias=True)
     made["EdgeNet"] = nn.EdgeNet(2, 3, graph, order=2, bias=True)
     parts = (nn.GraphFilter(2, 3, order=1), nn.GraphAdaptiveMax(hops=3), torch.nn.Linear(3, 2))
@@ -554,14 +532,12 @@ def _():
 @case("fit")
 def _():
     found = {}
-    for recipe, options in RECIPES.items():
-        for kind in ("max-ga", "own"):
-            for loss in ("cross_entropy", "mse"):
-                (task,), label = tasks_of(1, loss), f"{recipe} {kind} {loss}"
-                (model,) = fleet_models(kind, task.out_features, 1)
-                settings = names.TrainingSettings(**{**SETTINGS, **options})
-                found |= prefixed(label, flat(names.fit(model, task, settings, seed=5)))
-                found[f"{label} parameters"] = after(model)
+    for recipe, kind, loss in product(RECIPES, ("max-ga", "own"), ("cross_entropy", "mse")):
+        (task,), label = tasks_of(1, loss), f"{recipe} {kind} {loss}"
+        (model,) = fleet_models(kind, task.out_features, 1)
+        settings = names.TrainingSettings(**{**SETTINGS, **RECIPES[recipe]})
+        found |= prefixed(label, flat(names.fit(model, task, settings, seed=5)))
+        found[f"{label} parameters"] = after(model)
     return found
 
 
@@ -585,21 +561,16 @@ def _():
     graph = graph.normalize("symmetric").to(dtype=torch.float32)
     x, y = rng(94).normal(size=(8, 3)).astype(np.float32), np.array([0, 1, 2, 0, 1, 2, 0, 1])
     found = {}
-    for label, options in {
-        "plain": {},
-        "early": {"early_stopping": True, "validation_fraction": 0.3, "patience": 2},
-    }.items():
+    early = {"early_stopping": True, "validation_fraction": 0.3, "patience": 2}
+    for label, options in (("plain", {}), ("early", early)):
         common = {"epochs": 6, "hidden": (4,), "random_state": 3, "dropout": 0.2, "weight_decay": 0.01, **options}
-        model = names.estimator("NodeClassifier", activation="median-ga", **common).fit(
-            x, y, graph=graph, nodes=np.arange(7)
-        )
+        model = names.estimator("NodeClassifier", activation="median-ga", **common)
+        model.fit(x, y, graph=graph, nodes=np.arange(7))
         found[f"{label} probabilities"] = model.predict_proba(x, graph=graph)
         found[f"{label} classes"], found[f"{label} curve"] = model.predict(x, graph=graph), model.loss_curve_
         regressor = names.estimator("NodeRegressor", "fir", **common).fit(x, x.sum(1), graph=graph)
-        found[f"{label} regression"], found[f"{label} score"] = (
-            regressor.predict(x, graph=graph),
-            regressor.score(x, x.sum(1), graph=graph),
-        )
+        found[f"{label} regression"] = regressor.predict(x, graph=graph)
+        found[f"{label} score"] = regressor.score(x, x.sum(1), graph=graph)
         samples = [rng(95 + number).normal(size=(8, 2)).astype(np.float32) for number in range(6)]
         pooled = names.estimator("GraphClassifier", **common).fit(samples, [0, 1, 0, 1, 1, 0], graphs=graph)
         found[f"{label} pooled"] = pooled.predict_proba(samples, graphs=graph)
@@ -649,18 +620,13 @@ def _():
     made, graph = describable()
     x, found = normal(102, 2, 8, 2), {}
     perturbations = [GUARANTEES.LostLinks(1), GUARANTEES.LostLinks(2), GUARANTEES.EdgeNoise(0.1)]
-    for name, module in made.items():
-        for perturbation in perturbations:
-            for signals, given in (
-                ("given", {"x": x}),
-                ("all", {"magnitude": 1.5}),
-                ("untried", {"x": x, "trials": 0}),
-            ):
-                try:
-                    bound = flat(GUARANTEES.topology_bound(module, graph, perturbation, **given))
-                except TypeError as error:
-                    bound = {"refused": type(error).__name__}
-                found |= prefixed(f"{name} {perturbation} {signals}", bound)
+    signals = {"given": {"x": x}, "all": {"magnitude": 1.5}, "untried": {"x": x, "trials": 0}}
+    for name, perturbation, given in product(made, perturbations, signals):
+        try:
+            bound = flat(GUARANTEES.topology_bound(made[name], graph, perturbation, **signals[given]))
+        except TypeError as error:
+            bound = {"refused": type(error).__name__}
+        found |= prefixed(f"{name} {perturbation} {given}", bound)
     return found
 
 
@@ -854,8 +820,7 @@ def _():
     found = {}
     for path in sorted(FILES.glob("*.safetensors")):
         model = names.load(path)
-        features = 2
-        found |= {f"{path.stem} out": model(normal(130, 8, features), graph), f"{path.stem} config": config_of(model)}
+        found |= {f"{path.stem} out": model(normal(130, 8, 2), graph), f"{path.stem} config": config_of(model)}
     return found
 
 
@@ -904,16 +869,12 @@ def _():
     made, graph = networks()
     x, found = normal(132, 2, 8, 2), {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, edges in (("GCNN shared closed", "input"),):
-            path = Path(folder) / "model.onnx"
-            names.export_onnx(made[name], x, graph, path, edges=edges)
-            session = onnxruntime.InferenceSession(path)
-            given = {"x": x.numpy()}
-            if edges == "input":
-                edge_index, edge_weight = graph.to_edge_index()
-                given |= {"edge_index": edge_index.numpy(), "edge_weight": edge_weight.numpy()}
-            (found[f"{name} {edges}"],) = session.run(["out"], given)
-            found[f"{name} inputs"] = " ".join(each.name for each in session.get_inputs())
+        name, path = "GCNN shared closed", Path(folder) / "model.onnx"
+        names.export_onnx(made[name], x, graph, path, edges="input")
+        session, (edge_index, edge_weight) = onnxruntime.InferenceSession(path), graph.to_edge_index()
+        given = {"x": x.numpy(), "edge_index": edge_index.numpy(), "edge_weight": edge_weight.numpy()}
+        (found[f"{name} input"],) = session.run(["out"], given)
+        found[f"{name} inputs"] = " ".join(each.name for each in session.get_inputs())
     return found
 
 
@@ -922,18 +883,8 @@ def _():
 
 ROW_NUMBERS = ("value", "validation", "best_epoch", "parameters", "exchanges", "collisions", "final")
 ROW_TEXTS = (
-    "experiment",
-    "protocol",
-    "kind",
-    "method",
-    "hops",
-    "features",
-    "order",
-    "metric",
-    "graph",
-    "split",
-    "node",
-)
+    "experiment", "protocol", "kind", "method", "hops", "features", "order", "metric", "graph", "split", "node",
+)  # fmt: skip
 
 
 def rows_found(rows):

@@ -2,6 +2,7 @@
 
 When modules move or are renamed, this file changes and no other in this folder.
 """
+# ruff: noqa: F401
 
 from dataclasses import fields, make_dataclass
 from pathlib import Path
@@ -26,41 +27,6 @@ from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 from graphact_lab.tasks import locate
 from support.on_agents import deploy, split
-
-__all__ = [
-    "ACTIVATIONS",
-    "GUARANTEES",
-    "GUARANTEE_NAMES",
-    "NORMALIZATIONS",
-    "OPERATIONS",
-    "STRATEGIES",
-    "Graph",
-    "Learning",
-    "Task",
-    "TrainingSettings",
-    "agents",
-    "drawn_graph",
-    "estimator",
-    "export_onnx",
-    "fit",
-    "functional",
-    "graphact",
-    "has_data",
-    "load",
-    "loss_of",
-    "make_fleet",
-    "metric_of",
-    "nn",
-    "owners_in_blocks",
-    "replay_inference",
-    "run_experiment",
-    "run_flight",
-    "save",
-    "scaleout",
-    "simulate_training",
-    "strategy_of",
-    "train_centrally",
-]
 
 
 class Guarantees:

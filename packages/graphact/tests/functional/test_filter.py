@@ -45,13 +45,6 @@ def test_filter_gradients(outputs):
     assert torch.autograd.gradcheck(lambda x, taps: functional.graph_filter(x, graph, taps), (x, taps))
 
 
-def test_direction_of_edges():
-    one_way = Graph.from_edge_index([[0], [1]], torch.tensor([2.0]))
-    x = torch.tensor([[3.0], [5.0]])
-    assert functional.shift(x, one_way).squeeze().tolist() == [0, 6]
-    assert functional.neighborhood_max(x, one_way).squeeze().tolist() == [0, 3]
-
-
 @pytest.mark.parametrize("directed", [False, True])
 def test_gradient_reaches_edge_weights(directed):
     edge_index = torch.tensor([[0, 1, 1, 2, 2, 0, 3, 1], [1, 0, 2, 1, 0, 2, 3, 2]])

@@ -139,19 +139,6 @@ def test_single_node_and_empty_batch(x_shape):
     assert torch.equal(functional.shift(x, graph), torch.zeros(x_shape))
 
 
-def test_non_contiguous_signals():
-    graph, x = random_graph(), torch.randn(3, 12, 2, dtype=torch.float64).permute(2, 1, 0)
-    for function in FUNCTIONS.values():
-        torch.testing.assert_close(function(x, graph), function(x.contiguous(), graph))
-    torch.testing.assert_close(functional.shift(x, graph), functional.shift(x.contiguous(), graph))
-
-
-@pytest.mark.parametrize("op", ["sum", "a function", 3, None])
-def test_unknown_names(op):
-    with pytest.raises(ValueError, match="op must be one of 'max', 'min', 'median', 'kernel'.*, or a function, got"):
-        nn.GraphAdaptive(op)
-
-
 class Attention(torch.nn.Module):
     """A learnable function of a neighbourhood."""
 

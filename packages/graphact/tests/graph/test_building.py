@@ -5,22 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric import EdgeIndex
 
 from graphact import Graph
 from graphact.graph import build
-from support.building import (
-    as_python,
-    by_hand,
-    check_coalesced,
-    check_everything,
-    check_gradients,
-    edge_index_of,
-    edge_lists,
-)
+from support.building import DTYPES, as_python, by_hand, edge_index_of, edge_lists
 
 
 @pytest.fixture(params=["host", "device"])
@@ -31,16 +23,59 @@ def where(request, monkeypatch):
     return request.param
 
 
-def test_everything(where):
-    check_everything()
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    edges=edge_lists(),
+    dtype=st.sampled_from(DTYPES),
+    index_dtype=st.sampled_from([torch.int64, torch.int32]),
+    contiguous=st.booleans(),
+)
+def test_everything(where, edges, dtype, index_dtype, contiguous):
+    num_nodes, pairs, weights = edges
+    edge_index = edge_index_of(pairs, index_dtype)  # a transposed view
+    edge_index = edge_index.contiguous() if contiguous else edge_index
+    weight = torch.tensor(weights, dtype=dtype)
+    graph = Graph.from_edge_index(edge_index, weight, num_nodes)
+    assert graph.dtype == dtype
+    assert as_python(graph) == by_hand(num_nodes, pairs, weights)
+    for kept, given_ in ((graph.weight, weight), (graph.incoming.col, edge_index)):
+        assert kept.numel() == 0 or kept.data_ptr() != given_.data_ptr()  # a change in place leaves the graph alone
 
 
-def test_gradients(where):
-    check_gradients()
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edges=edge_lists(max_nodes=5, max_edges=12))
+def test_gradients(where, edges):
+    num_nodes, pairs, weights = edges
+    weight = torch.tensor(weights, dtype=torch.float64, requires_grad=True)
+    graph = Graph.from_edge_index(edge_index_of(pairs), weight, num_nodes)
+    out = torch.arange(1.0, 1 + graph.num_edges, dtype=torch.float64)
+    total = (graph.weight * out).sum() + (graph.outgoing_weight * out.square()).sum()
+    if graph.diagonal is not None:
+        total = total + (graph.diagonal * torch.arange(1.0, num_nodes + 1, dtype=torch.float64)).sum()
+    if not pairs:
+        return
+    (found,) = torch.autograd.grad(total, weight)
+    entry = {pair: at for at, pair in enumerate(sorted({(t, s) for s, t in pairs if s != t}))}
+    entry_t = {pair: at for at, pair in enumerate(sorted({pair for pair in pairs if pair[0] != pair[1]}))}
+    expected = [
+        source + 1 if source == target else (entry[target, source] + 1) + (entry_t[source, target] + 1) ** 2
+        for source, target in pairs
+    ]
+    assert found.tolist() == expected
 
 
-def test_edges_known_to_be_coalesced(where):
-    check_coalesced()
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(edges=edge_lists(), from_pyg=st.booleans())
+def test_edges_known_to_be_coalesced(where, edges, from_pyg):
+    num_nodes, pairs, weights = edges
+    table = dict(zip(pairs, weights, strict=True))
+    pairs = sorted(table)
+    weights = [table[pair] for pair in pairs]
+    edge_index, weight = edge_index_of(pairs), torch.tensor(weights)
+    if from_pyg:
+        edge_index = EdgeIndex(edge_index.contiguous(), sparse_size=(num_nodes, num_nodes), sort_order="row")
+    graph = Graph.from_edge_index(edge_index, weight, None if from_pyg else num_nodes, is_coalesced=True)
+    assert as_python(graph) == by_hand(num_nodes, pairs, weights)
 
 
 def test_coalesced_edges_need_a_number_of_nodes():

@@ -142,23 +142,6 @@ def test_nothing_is_kept_alive(edges):
     assert len(base.BUILT) == 0
 
 
-def test_a_graph_does_not_hold_its_edges(edges):
-    for edge_index in (edges[0], edges[0].flip(0), edges[0].flip(1)):
-        given = [edge_index.clone(), edges[1].clone()]
-        gone = [weakref.ref(tensor) for tensor in given]
-        pointers = [tensor.untyped_storage().data_ptr() for tensor in given]
-        graph = Graph.from_edge_index(*given, 3)
-        held = {
-            part.untyped_storage().data_ptr()
-            for part in torch.utils._pytree.tree_leaves(graph)
-            if torch.is_tensor(part)
-        }
-        assert not held & set(pointers)
-        given.clear()
-        gc.collect()
-        assert [reference() for reference in gone] == [None, None]
-
-
 def test_only_the_last_few_are_kept(edges):
     cache, given = BuildCache(most=3), [edges[0].clone() for _ in range(5)]
     for number, tensor in enumerate(given):

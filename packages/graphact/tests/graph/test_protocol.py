@@ -82,13 +82,6 @@ def test_walks_give_what_the_lists_give(graph, x, op, closed):
     torch.testing.assert_close(on_lists, functional.localized(x, graph, 1.0, weights, op, closed=closed))
 
 
-def test_what_does_not_answer_is_refused(x):
-    with pytest.raises(TypeError, match="graph must be a graphact.Graph, got int"):
-        functional.graph_adaptive(x, 3, 1.0, x.new_ones(1))
-    with pytest.raises(TypeError, match="graph must be a graphact.Graph or an edge_index tensor, got int"):
-        nn.GraphAdaptiveMax()(x, 3)
-
-
 def test_both_graphs_answer(graph):
     for candidate in (graph, PartitionedGraph.from_graph(graph)):
         assert all(hasattr(candidate, name) for name in vars(GraphLike) if not name.startswith("_"))

@@ -64,14 +64,6 @@ def test_shared_memory_in_place(graph):
     assert all(part.is_shared() for part in tensors_of(graph))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="without a CUDA device")
-def test_without_a_device_torch_says_so():
-    with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA|accelerator"):
-        GRAPHS["undirected"].cuda()
-    with pytest.raises(RuntimeError, match="CUDA|NVIDIA|accelerator|pin"):
-        GRAPHS["undirected"].pin_memory()
-
-
 @each_graph
 def test_to_pyg_and_back(graph):
     data = graph.to_pyg()

@@ -147,21 +147,6 @@ def test_jacobians_and_batches_of_tangents(name):
     torch.testing.assert_close(pairs, torch.stack(alone))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_forward_over_reverse(name):
-    """A Hessian times a vector: the backward passes have tangents, too."""
-    torch.manual_seed(0)
-    graph, x, t = directed(), torch.randn(9, 2, dtype=torch.float64), torch.randn(9, 2, dtype=torch.float64)
-    module = nn.make_activation(name, hops=2, **({"gamma": 2.0} if "kernel" in name else {})).double()
-
-    def loss(x):
-        return module(x, graph).pow(3).sum()
-
-    _, product = torch.func.jvp(torch.func.grad(loss), (x,), (t,))
-    expected = torch.autograd.functional.hvp(loss, x, t)[1]
-    torch.testing.assert_close(product, expected)
-
-
 def test_ties_and_empty_neighborhoods():
     graph = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
     x, t = torch.tensor([[0.0], [2.0], [2.0]]), torch.tensor([[1.0], [10.0], [100.0]])

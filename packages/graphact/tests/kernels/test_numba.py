@@ -10,10 +10,8 @@ import pytest
 import torch
 
 import graphact
-from graphact import Graph, functional
 from graphact.kernels import dispatch, reference
 from graphact.kernels.autograd import tensors_of
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists
 from support.graphs import random_graph
 from support.kernel_cases import KernelCases, check_hop, check_select, check_sums, graph_of, hub, random_edges, signal
 
@@ -180,40 +178,6 @@ def test_import_compiles_nothing():
         "assert not any(kernel.signatures for kernel in (shift_kernel, extreme_kernel, median_kernel))"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
-
-
-def test_gradients():
-    graph = Graph.from_edge_index([[0, 1, 1, 2, 4, 0], [1, 0, 2, 3, 2, 2]], torch.rand(6).double(), num_nodes=6)
-    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
-    both = EdgeLists(graph.incoming, graph.outgoing).flat()
-    weight = graph.weight.clone().requires_grad_()
-    with graphact.backend("numba"):
-        assert torch.autograd.gradcheck(lambda x: functional.shift(x, graph), x)
-        shifted = torch.ops.graphact.shift
-        assert torch.autograd.gradcheck(lambda w: shifted(x, w, graph.outgoing_weight, both), weight)
-        assert torch.autograd.gradgradcheck(lambda x: functional.neighborhood_kernel(x, graph, 1.0), x)
-        for function in (functional.neighborhood_max, functional.neighborhood_min, functional.neighborhood_median):
-            for closed in (False, True):
-                assert torch.autograd.gradcheck(lambda x, f=function, closed=closed: f(x, graph, closed=closed), x)
-        weights = torch.rand(3, 3, dtype=torch.float64)
-        assert torch.autograd.gradcheck(lambda x: functional.localized(x, graph, 0.5, weights, "max"), x)
-        for op in ("max", "median", "kernel"):
-            assert torch.autograd.gradcheck(
-                lambda x, h, op=op: functional.graph_adaptive(x, graph, 0.5, h, op, gamma=2.0),
-                (x, weights[:2].requires_grad_()),
-            )
-
-
-@pytest.mark.slow
-def test_operators_pass_torchs_own_checks():
-    graph = random_graph(dtype=torch.float32)
-    lists, both = CSRLists.flat(graph.incoming), EdgeLists(graph.incoming, graph.outgoing).flat()
-    x = torch.randn(2, 12, 3, requires_grad=True)
-    with graphact.backend("numba"):
-        torch.library.opcheck(torch.ops.graphact.shift.default, (x, graph.weight, graph.weight, both))
-        torch.library.opcheck(torch.ops.graphact.select.default, (x, None, lists, "median", True))
-        inputs = (tensors_of(graph).flat(), "median", True, True, 12)
-        torch.library.opcheck(torch.ops.graphact.fused_neighbor_pass.default, (x, *inputs))
 
 
 def test_backend_is_the_default_and_refuses_what_it_cannot_do(monkeypatch):

@@ -82,20 +82,6 @@ def test_fused_pass_has_the_gradients_of_its_parts(op, closed):
     torch.testing.assert_close(together[1], autograd.shift(x, graph))
 
 
-@pytest.mark.parametrize("op", ["max", "median", "kernel"])
-def test_gradients_of_an_activation_over_two_hops(op):
-    graph = DIRECTED.to(torch.float64)
-    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
-    beta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-    weights = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-
-    def run(x, beta, weights):
-        return functional.graph_adaptive(x, graph, beta, weights, op, gamma=2.0)
-
-    assert torch.autograd.gradcheck(run, (x, beta, weights))
-    assert torch.autograd.gradgradcheck(run, (x, beta, weights))
-
-
 def test_vmap_over_weights_is_one_shift_after_the_other():
     _, both = lists(DIRECTED)
     weights, x = torch.rand(3, DIRECTED.num_edges), torch.randn(6, 2)

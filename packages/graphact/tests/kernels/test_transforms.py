@@ -85,21 +85,6 @@ def test_third_derivatives(of, outer):
     torch.testing.assert_close(outer(of(grad_weight))(weight), torch.autograd.functional.jacobian(second, weight))
 
 
-def test_the_hessian_of_a_network():
-    model = nn.GCNN([2, 3], order=1, activation="max-ga", hops=2, out_features=1).double()
-    values, x, graph = {name: p.detach() for name, p in model.named_parameters()}, signal(), graph_of(weights())
-
-    def loss(values):
-        return functional_call(model, values, (x, graph)).square().sum()
-
-    def flat(*parts):
-        return loss(dict(zip(values, parts, strict=True)))
-
-    expected = torch.autograd.functional.hessian(flat, tuple(values.values()))
-    found = hessian(loss)(values)
-    torch.testing.assert_close([[*row.values()] for row in found.values()], [[*row] for row in expected])
-
-
 @pytest.mark.parametrize("built_inside", [False, True])
 @pytest.mark.parametrize("kind", [None, "symmetric"])
 @pytest.mark.parametrize("hops", [1, 2])

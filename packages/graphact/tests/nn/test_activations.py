@@ -97,43 +97,6 @@ def test_learned_gamma():
     assert sorted(dict(fixed.named_parameters())) == ["beta", "weights"]
 
 
-def test_repr_shows_the_settings():
-    assert repr(nn.GraphFilter(1, 2, order=3)) == "GraphFilter(in_features=1, out_features=2, order=3, bias=False)"
-    assert repr(nn.GraphAdaptiveKernel(hops=2)) == (
-        "GraphAdaptiveKernel(hops=2, features=None, closed=False, gamma=0.1, learn_gamma=False)"
-    )
-
-
-def test_repr_of_a_module_without_configuration():
-    class Own(nn.GraphModule):
-        pass
-
-    assert repr(Own()) == "Own()"
-
-
-@pytest.mark.parametrize(
-    ("build", "error", "message"),
-    [
-        (lambda: nn.GraphAdaptiveMax(hops=0), ValueError, "hops must be at least 1, or 0 with unshifted=True, got 0"),
-        (lambda: nn.GraphAdaptiveMax(hops=1.5), TypeError, "hops must be an integer, got 1.5"),
-        (lambda: nn.LocalizedMedian(features=0), ValueError, "features must be at least 1, got 0"),
-        (lambda: nn.GraphAdaptiveKernel(gamma=-1.0), ValueError, "gamma must be a finite number above 0, got -1.0"),
-        (lambda: nn.GraphAdaptiveMax(start="one"), ValueError, "start must be one of .* got 'one'"),
-        (lambda: nn.GCNN([1, 2], start="one"), ValueError, "start must be one of .* got 'one'"),
-        (lambda: nn.GraphAdaptiveMax(4)(torch.ones(9, 5), None), ValueError, r"F = 4, the features .* \(9, 5\)"),
-        (lambda: nn.GraphAdaptive("sum"), ValueError, "op must be one of .* got 'sum'"),
-        (lambda: nn.GraphFilter(1, 1, order=-1), ValueError, "order must be at least 0, got -1"),
-        (lambda: nn.make_activation("softsign"), ValueError, "activation must be one of .* got 'softsign'"),
-        (lambda: nn.make_activation(3), TypeError, "activation must be a name, a module, or a function .* got 3$"),
-        (lambda: nn.make_activation(str), TypeError, "got <class 'str'>, which returned str"),
-        (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is not a parameter of .*'max', which has none"),
-    ],
-)
-def test_bad_arguments(build, error, message):
-    with pytest.raises(error, match=message):
-        build()
-
-
 def span(neighbors):
     return neighbors.amax(-2) - neighbors.amin(-2)
 

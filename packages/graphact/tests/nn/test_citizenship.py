@@ -133,18 +133,6 @@ def test_vmap_over_the_nodes_axis_moved(graph, x):
     torch.testing.assert_close(moved.transpose(0, 1), model(x, graph))
 
 
-def test_gradient_of_edge_weights_under_torch_func(x):
-    edge_index, weight = random_graph(dtype=torch.float32).to_edge_index()
-    model = make("max-ga")
-
-    def loss(weight):
-        return model(x, Graph.from_edge_index(edge_index, weight, 12)).square().sum()
-
-    weight.requires_grad_()
-    (expected,) = torch.autograd.grad(loss(weight), weight)
-    torch.testing.assert_close(torch.func.grad(loss)(weight.detach()), expected)
-
-
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 def test_copies_and_state(name, graph, x):
     model = make(name)
@@ -153,10 +141,3 @@ def test_copies_and_state(name, graph, x):
     twin.load_state_dict(model.state_dict())
     for other in (twin, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert torch.equal(other(x, graph), model(x, graph))
-
-
-def test_inference_mode_and_no_grad(graph, x):
-    model = make("max-ga")
-    with torch.inference_mode():
-        inferred = model(x, graph)
-    assert torch.equal(inferred, model(x, graph))

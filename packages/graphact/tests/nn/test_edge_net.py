@@ -197,21 +197,6 @@ def test_every_convolution_is_listed():
     assert set(LISTED) == set(CONVOLUTIONS)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: nn.GraphNetwork([1]), ValueError, r"features must list the input and at least one layer, got \[1\]"),
-        (lambda: nn.GraphNetwork([1, 2], convolution="GCN"), ValueError, "convolution must be one of .* got 'GCN'"),
-        (lambda: nn.GraphNetwork([1, 2], convolution=3), TypeError, "convolution must be a name, .* got 3"),
-        (lambda: nn.GraphNetwork([1, 2], convolution=["GraphFilter"] * 2), ValueError, "the 1 layers, got 2"),
-        (lambda: make(RING)(torch.zeros(3, 1), RING), ValueError, "F = 2, the in_features of this module"),
-    ],
-)
-def test_bad_arguments(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
-
-
 def test_half_precision_sums_of_a_hub_do_not_stop_growing():
     """Added up in bfloat16, ones stop at 256; signals come in batches, of which torch adds one row after another."""
     leaves = 3000

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from graphact import Graph, nn
+from graphact import nn
 from support import oracle
 from support.activations import ANY_WIDTH
 from support.graphs import random_case, random_graph
@@ -114,16 +114,6 @@ def test_biases_of_filters_and_readout_are_trained_where_asked_for():
         assert shapes == [(1,)] * readout_bias + [(2,), (3,)] * bias
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_an_edge_index_in_half_precision(dtype):
-    """The weights of its graph are ones in float32."""
-    edge_index, x = torch.tensor([[0, 1, 1], [1, 0, 2]]), torch.tensor([[1.0], [2.0], [4.0]], dtype=dtype)
-    activation = nn.GraphAdaptiveMax(hops=1).to(dtype)
-    expected = activation(x, Graph.from_edge_index(edge_index).normalize("symmetric"))
-    assert torch.equal(activation(x, edge_index), expected)
-    assert expected.dtype == dtype
-
-
 def test_fir_is_linear_and_equals_the_filters():
     graph = random_graph()
     model = nn.FIR([2, 3, 2], order=2, out_features=1, readout_bias=False).double()
@@ -139,44 +129,3 @@ def test_fir_is_linear_and_equals_the_filters():
 def test_no_readout():
     model = nn.GCNN([1, 5], out_features=None)
     assert model(torch.randn(12, 1), random_graph(dtype=torch.float32)).shape == (12, 5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (dict(features=[1]), ValueError, r"features must list the input and at least one layer, .* got \[1\]"),
-        (dict(features=8), ValueError, "features must list .* got 8"),
-        (dict(features=[1, 0]), ValueError, "out_features must be at least 1, got 0"),
-        (dict(features=[1, 2.5]), TypeError, "out_features must be an integer, got 2.5"),
-        (dict(features=[1, 2], order=-1), ValueError, "order must be at least 0, got -1"),
-        (dict(features=[1, 2], order=[1, 2]), ValueError, r"one for each of the 1 layers, got 2: \[1, 2\]"),
-        (dict(features=[1, 2], hops=0), ValueError, "hops must be at least 1, got 0"),
-        (
-            dict(features=[1, 2], activation="softsign"),
-            ValueError,
-            "activation must be one of 'relu', .* got 'softsign'",
-        ),
-        (dict(features=[1, 2], out_features=0), ValueError, "out_features must be at least 1, got 0"),
-        (dict(features=[1, 2], activation="kernel-ga", gamma=0), ValueError, "gamma must be a finite number above 0"),
-    ],
-)
-def test_bad_networks(arguments, error, message):
-    with pytest.raises(error, match=message):
-        nn.GCNN(**arguments)
-
-
-def test_bad_calls():
-    model, x = nn.GCNN([1, 2]), torch.ones(3, 1)
-    edge_index = torch.tensor([[0, 1], [1, 2]])
-    with pytest.raises(TypeError, match="graph must be a graphact.Graph or an edge_index tensor, got NoneType"):
-        model(x, None)
-    with pytest.raises(TypeError, match="a Graph holds its own weights"):
-        model(x, random_graph(3, dtype=torch.float32), torch.ones(2))
-    with pytest.raises(ValueError, match="node indices from 0 to 1, got 2"):
-        model(x[:2], edge_index)
-    with pytest.raises(ValueError, match=r"F = 1, the in_features of this module, got \(3, 2\)"):
-        model(torch.ones(3, 2), edge_index)
-    with pytest.raises(TypeError, match="taps must have the dtype of x, torch.float64, got torch.float32"):
-        model(x.double(), edge_index)
-    with pytest.raises(ValueError, match=r"x must have the shape \(..., N, F\), got \(3,\)"):
-        model(torch.ones(3), edge_index)

@@ -139,18 +139,6 @@ def test_gradients(name):
     assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["grelu", "digraf"])
-def test_graphs_side_by_side_are_pooled_apart(name):
-    torch.manual_seed(4)
-    data = [Data(x=torch.randn(n, 3).double(), edge_index=torch.randint(n, (2, 3 * n)), num_nodes=n) for n in (4, 1, 7)]
-    module = nn.make_activation(name, features=3, hops=2).double()
-    batch = Batch.from_data_list(data)
-    together = module(batch.x, batch.edge_index, batch=batch.batch)
-    alone = torch.cat([module(item.x, item.edge_index) for item in data])
-    torch.testing.assert_close(together, alone)
-    assert not torch.allclose(module(batch.x, batch.edge_index), alone)  # pooled as one graph
-
-
 def test_how_they_start(real_start):
     x, graph = torch.randn(2, 12, 8), random_graph(dtype=torch.float32)
     assert torch.equal(nn.GReLU(8)(x, graph), torch.relu(x))
@@ -223,26 +211,6 @@ def test_a_fleet_trains_as_each_alone(name):
         assert together.test[number] == pytest.approx(fit(model, task, settings, seed=number).test, abs=1e-6)
         for mine, theirs in zip(model.parameters(), models[number].parameters(), strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: nn.MaxK(0), ValueError, "k must be at least 1, got 0"),
-        (lambda: nn.GraphAdaptiveMixture(ops=[]), ValueError, r"ops must list at least one name .* got \[\]"),
-        (lambda: nn.GraphAdaptiveMixture(ops="max"), ValueError, "ops must list at least one name .* got 'max'"),
-        (lambda: nn.GraphAdaptiveMixture(ops=["sum"]), ValueError, "op must be one of .* got 'sum'"),
-        (lambda: nn.GReLU(2, pieces=1), ValueError, "pieces must be at least 2, got 1"),
-        (lambda: nn.DiGRAF(), TypeError, "features must be the number of features .* 'digraf', got None"),
-        (lambda: nn.DiGRAF(2, cells=1), ValueError, "cells must be at least 2, got 1"),
-        (lambda: nn.DiGRAF(2, radius=-1), ValueError, "radius must be a finite number above 0"),
-        (lambda: nn.ShiftlessMax(None), TypeError, "features must be the number of features .* 'shiftless-max'"),
-        (lambda: nn.GReLU(3)(torch.zeros(2, 2), None), ValueError, "F = 3, the features of this module"),
-    ],
-)
-def test_bad_arguments(make, error, message):
-    with pytest.raises(error, match=message):
-        make()
 
 
 POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])
@@ -415,24 +383,6 @@ def len_of_x(item):
 
 
 @POOLED
-def test_negative_numbers_of_graphs_are_refused(name):
-    graphs, signals, module = side_by_side(name)
-    union, x = Graph.union(graphs), torch.cat(signals)
-    batch = union.batch.clone()
-    batch[3] = -1
-    message = "batch must hold numbers of graphs from 0 on, got -1"
-    edges = union.to_edge_index()[0]
-    for call in (
-        lambda: module(x, union, batch=batch),
-        lambda: module(x, edges, batch=batch),
-        lambda: nn.GCNN([3, 3], activation=module, order=1).double()(x, edges, batch=batch),
-        lambda: union.with_batch(batch),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
-@POOLED
 def test_networks_and_chains_pool_graph_by_graph(name):
     graphs, signals, _ = side_by_side(name)
     models = {
@@ -459,25 +409,3 @@ def test_networks_and_chains_pool_graph_by_graph(name):
             own = [Graph.from_pyg(item).to(torch.float64).normalize("symmetric") for item in (*data, batch)]
             expected = torch.cat([model(item.x, graph) for item, graph in zip(data, own[:-1], strict=True)])
             torch.testing.assert_close(model(batch.x, own[-1]), expected)
-
-
-@POOLED
-def test_loaders_of_pyg_pool_graph_by_graph(name):
-    graphs, signals, _ = side_by_side(name)
-    attach = graphact.pyg.AttachGraph()
-    data = [
-        attach(Data(x=x, edge_index=graph.to_edge_index()[0], num_nodes=len(x)))
-        for x, graph in zip(signals, graphs, strict=True)
-    ]
-    model = nn.GCNN([3, 4], activation=name).double()
-    alone = torch.cat([model(item.x, item.graph) for item in data])
-    batch = Batch.from_data_list(data)
-    torch.testing.assert_close(model(batch.x, batch.graph), alone)
-    again = Batch.from_data_list(batch.to_data_list())
-    torch.testing.assert_close(model(again.x, again.graph), alone)
-    late = attach(Batch.from_data_list([Data(x=item.x, edge_index=item.edge_index) for item in data]))
-    torch.testing.assert_close(model(late.x, late.graph), alone)
-    twice = Batch.from_data_list([graphact.pyg.GraphData(x=batch.x, graph=batch.graph), data[0]])
-    expected = torch.cat([alone, model(data[0].x, data[0].graph)])
-    torch.testing.assert_close(model(twice.x, twice.graph), expected)
-    torch.testing.assert_close(model(twice[0].x, twice[0].graph), alone)

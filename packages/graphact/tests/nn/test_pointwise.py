@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphact import functional, nn
+from graphact import nn
 from graphact.registry import POINTWISE
 from support.graphs import random_graph
 
@@ -46,18 +46,3 @@ def test_trained_arrays_of_each_feature():
     maxout.reset_parameters()
     assert maxout.slope[:, 0].tolist() == [1.0, 0.5, 0.0]
     assert maxout.offset.abs().max() == 0
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: functional.pointwise(torch.ones(2), "sinc"), "function must be one of relu, .* got 'sinc'"),
-        (lambda: nn.Maxout(pieces=1), "pieces must be at least 2, got 1"),
-        (lambda: nn.PReLU(features=0), "features must be at least 1, got 0"),
-        (lambda: nn.PReLU(features=2)(torch.ones(4, 3)), r"F = 2, the features of this module, got \(4, 3\)"),
-        (lambda: nn.Maxout(features=2)(torch.ones(4, 3)), r"F = 2, the features of this module, got \(4, 3\)"),
-    ],
-)
-def test_mistakes_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

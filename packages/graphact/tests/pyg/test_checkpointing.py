@@ -1,11 +1,12 @@
 """Gradients with torch.utils.checkpoint inside and around PassGraph, against the same model without it."""
 
 import copy
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.checkpoint import checkpoint
 
 from graphact import nn
 from graphact.pyg import PassGraph, PerLayer, bind_graph
@@ -94,89 +95,6 @@ def assert_equal(found, expected):
         torch.testing.assert_close(found[name], gradient, rtol=0, atol=1e-12, msg=name)
 
 
-@KINDS
-@ACTIVATIONS
-def test_bound_parts_inside_a_call(make, is_reentrant):
-    model, expected, x = pair(make, bound(is_reentrant))
-    for graph in GRAPHS:
-        model.zero_grad()
-        given = x.clone().requires_grad_()
-        out = model(given, None, graph=graph)
-        torch.testing.assert_close(out, expected(x, None, graph=graph), rtol=0, atol=0)
-        out.square().sum().backward()
-        assert_equal(gradients(model, given), expected_gradients(expected, x, graph))
-
-
-@KINDS
-@ACTIVATIONS
-def test_a_call_inside_a_checkpoint(make, is_reentrant):
-    model, expected, x = pair(make, None)
-    given = x.clone().requires_grad_()
-    out = checkpoint(lambda x: model(x, None, graph=GRAPHS[0]), given, use_reentrant=is_reentrant)
-    out.square().sum().backward()
-    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
-
-
-@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # the outer one runs without gradients
-@pytest.mark.parametrize("outer", [True, False])
-@KINDS
-@ACTIVATIONS
-def test_bound_parts_inside_a_call_inside_a_checkpoint(make, is_reentrant, outer):
-    model, expected, x = pair(make, bound(is_reentrant))
-    given = x.clone().requires_grad_()
-    out = checkpoint(lambda x: model(x, None, graph=GRAPHS[0]), given, use_reentrant=outer)
-    out.square().sum().backward()
-    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
-
-
-@pytest.mark.parametrize("outer", [True, False])
-@KINDS
-@ACTIVATIONS
-def test_a_bound_part_inside_a_bound_part(make, is_reentrant, outer):
-    def wrap(block, x):
-        def twice(x):
-            return block.act(checkpoint(bind_graph(block.layer_then_act), x, use_reentrant=is_reentrant))
-
-        block.layer_then_act = lambda x: torch.tanh(block.act(block.layer(x)))
-        return checkpoint(bind_graph(twice), x, use_reentrant=outer)
-
-    model, expected, x = pair(make, wrap)
-    expected.model.wrap = lambda block, x: block.act(torch.tanh(block.act(block.layer(x))))
-    given = x.clone().requires_grad_()
-    model(given, None, graph=GRAPHS[0]).square().sum().backward()
-    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
-
-
-@KINDS
-@ACTIVATIONS
-def test_several_calls_before_one_backward_pass(make, is_reentrant):
-    model, expected, x = pair(make, bound(is_reentrant))
-    given, other = (x.clone().requires_grad_() for _ in range(2))
-    for one, inputs in ((model, given), (expected, other)):
-        sum(one(inputs, None, graph=graph).square().sum() for graph in GRAPHS).backward()
-    assert_equal(gradients(model, given), gradients(expected, other))
-
-
-@KINDS
-@ACTIVATIONS
-def test_a_backward_pass_in_another_thread(make, is_reentrant):
-    model, expected, x = pair(make, bound(is_reentrant))
-    given, errors = x.clone().requires_grad_(), []
-    loss = model(given, None, graph=GRAPHS[0]).square().sum()
-
-    def work():
-        try:
-            loss.backward()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert not errors
-    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
-
-
 class Outer(torch.nn.Module):
     """A model that makes something else during its own call, and answers its input."""
 
@@ -189,19 +107,89 @@ class Outer(torch.nn.Module):
         return self.act(x)
 
 
+def call(model, x, graph=GRAPHS[0]):
+    return model(x, None, graph=graph)
+
+
+def loss(model, x):
+    return call(model, x).square().sum()
+
+
+def in_another_thread(model, x):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(loss(model, x).backward).result()
+
+
+def inside_another_call(model, x):
+    outer = PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), lambda: loss(model, x).backward()))
+    out = call(outer, x.detach(), GRAPHS[1])
+    assert torch.equal(out, outer.model.act(x.detach(), GRAPHS[1]))
+
+
+def inside_a_checkpoint(is_reentrant):
+    def run(model, x):
+        checkpoint(partial(call, model), x, use_reentrant=is_reentrant).square().sum().backward()
+
+    return run
+
+
+def nothing_around(block, x, is_reentrant):
+    return block(x)
+
+
+def bound_twice(outer):
+    """A bound part inside a bound part."""
+
+    def wrap(block, x, is_reentrant):
+        def last(x):
+            return torch.tanh(block.act(block.layer(x)))
+
+        def whole(x):
+            return last(checkpoint(bind_graph(block.act), x, use_reentrant=is_reentrant))
+
+        return checkpoint(bind_graph(whole), x, use_reentrant=outer)
+
+    return wrap
+
+
+def bound_once(block, x, is_reentrant):
+    return bound(is_reentrant)(block, x)
+
+
+USES = {
+    "in a call": (bound_once, lambda model, x: loss(model, x).backward()),
+    "in another thread": (bound_once, in_another_thread),
+    "inside another call": (bound_once, inside_another_call),
+    "in a reentrant checkpoint": (bound_once, inside_a_checkpoint(True)),
+    "in a checkpoint": (bound_once, inside_a_checkpoint(False)),
+    "without parts, in a reentrant checkpoint": (nothing_around, inside_a_checkpoint(True)),
+    "without parts, in a checkpoint": (nothing_around, inside_a_checkpoint(False)),
+    "bound twice, reentrant": (bound_twice(True), lambda model, x: loss(model, x).backward()),
+    "bound twice": (bound_twice(False), lambda model, x: loss(model, x).backward()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # the outer one runs without gradients
+@pytest.mark.parametrize("use", USES)
 @KINDS
 @ACTIVATIONS
-def test_a_backward_pass_inside_another_call(make, is_reentrant):
-    model, expected, x = pair(make, bound(is_reentrant))
+def test_gradients_are_those_without_checkpoints(make, is_reentrant, use):
+    wrap, run = USES[use]
+    model, expected, x = pair(make, partial(wrap, is_reentrant=is_reentrant))
     given = x.clone().requires_grad_()
-
-    def meanwhile():
-        model(given, None, graph=GRAPHS[0]).square().sum().backward()
-
-    outer = PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
-    out = outer(x, None, graph=GRAPHS[1])
-    assert torch.equal(out, outer.model.act(x, GRAPHS[1]))
+    run(model, given)
     assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
+
+
+@KINDS
+@ACTIVATIONS
+def test_several_calls_before_one_backward_pass(make, is_reentrant):
+    model, expected, x = pair(make, bound(is_reentrant))
+    given, other = (x.clone().requires_grad_() for _ in range(2))
+    for one, inputs in ((model, given), (expected, other)):
+        sum(call(one, inputs, graph).square().sum() for graph in GRAPHS).backward()
+    assert torch.equal(call(model, x), call(expected, x))
+    assert_equal(gradients(model, given), gradients(expected, other))
 
 
 @KINDS
@@ -292,16 +280,6 @@ def test_every_activation_unpacks_what_it_saved_once(name, is_trained):
 
 
 @KINDS
-def test_an_unbound_part_raises_and_says_what_to_do(is_reentrant):
-    for make in (one_activation, per_layer):
-        model, _, x = pair(make, plain(is_reentrant))
-        loss = model(x.requires_grad_(), None, graph=GRAPHS[0]).square().sum()
-        with pytest.raises(TypeError, match=r"checkpoint\(graphact\.pyg\.bind_graph\(function\), \.\.\.\)") as caught:
-            loss.backward()
-        assert "\n" not in str(caught.value)
-
-
-@KINDS
 @ACTIVATIONS
 def test_an_unbound_part_never_takes_the_graph_of_another_call(make, is_reentrant):
     raised = []
@@ -314,9 +292,12 @@ def test_an_unbound_part_never_takes_the_graph_of_another_call(make, is_reentran
         model, _, x = pair(make, wrap)
 
         def meanwhile(model=model, x=x):
-            loss = model(x.clone().requires_grad_(), None, graph=GRAPHS[0]).square().sum()
-            with pytest.raises(TypeError, match="bind_graph"):
-                loss.backward()
+            value = loss(model, x.clone().requires_grad_())
+            with pytest.raises(
+                TypeError, match=r"checkpoint\(graphact\.pyg\.bind_graph\(function\), \.\.\.\)"
+            ) as caught:
+                value.backward()
+            assert "\n" not in str(caught.value)
             raised.append(True)
 
         outer = PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
@@ -375,23 +356,6 @@ def test_a_bound_function_that_counts_layers_runs_once_in_its_call():
 
     with pytest.raises(RuntimeError, match="function must be bound again for every use"):
         PassGraph(Twice())(torch.randn(12, 4), None, graph=GRAPHS[0].to(dtype=torch.float32))
-
-
-def test_checkpoint_sequential():
-    acts = [one_activation().double() for _ in range(4)]
-
-    class Chain(torch.nn.Module):
-        def forward(self, x, edge_index):
-            return checkpoint_sequential([bind_graph(act) for act in acts], 2, x, use_reentrant=False)
-
-    x = torch.randn(12, 4, dtype=torch.float64)
-    given, other = (x.clone().requires_grad_() for _ in range(2))
-    PassGraph(Chain())(given, None, graph=GRAPHS[0]).square().sum().backward()
-    out = other
-    for act in acts:
-        out = act(out, GRAPHS[0])
-    out.square().sum().backward()
-    torch.testing.assert_close(given.grad, other.grad, rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow

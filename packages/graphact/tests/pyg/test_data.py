@@ -49,7 +49,8 @@ def assert_same(graph, expected):
     assert torch.equal(graph.incoming.rowptr, expected.incoming.rowptr)
     assert torch.equal(graph.incoming.col, expected.incoming.col)
     assert torch.equal(graph.incoming_slot, expected.incoming_slot)
-    assert (graph.diagonal is None) == (expected.diagonal is None)
+    for part, right in ((graph.diagonal, expected.diagonal), (graph.batch, expected.batch)):
+        assert part is right is None or torch.equal(part, right)
 
 
 @pytest.mark.parametrize("normalize", [None, "symmetric", "random_walk"])

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
-from torch_geometric.loader import DataLoader
-from torch_geometric.nn import ChebConv, GATConv, GCNConv, Sequential, global_mean_pool
+from torch_geometric.nn import ChebConv, GCNConv, global_mean_pool
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import erdos_renyi_graph
 
@@ -57,40 +56,6 @@ def test_a_batch_equals_each_graph_alone():
     alone = [model(item) for item in data]
     torch.testing.assert_close(together, torch.cat([nodes for nodes, _ in alone]))
     torch.testing.assert_close(scores, torch.cat([score for _, score in alone]))
-
-
-def test_training_on_batches_of_different_graphs():
-    torch.manual_seed(0)
-    model, data = Model(), graphs(20)
-    optimizer, losses = torch.optim.Adam(model.parameters(), lr=0.02), []
-    for _ in range(25):
-        total = 0.0
-        for batch in DataLoader(data, batch_size=7, shuffle=True):
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(batch)[1], batch.y)
-            loss.backward()
-            optimizer.step()
-            total += loss.item()
-        losses.append(total)
-    assert losses[-1] < 0.7 * losses[0]
-
-
-@pytest.mark.parametrize("name", nn.ACTIVATIONS)
-def test_inside_sequential(name):
-    data = graphs()[3]
-    model = Sequential(
-        "x, edge_index",
-        [
-            (GATConv(3, 6), "x, edge_index -> x"),
-            (nn.make_activation(name, hops=1, features=6), "x, edge_index -> x"),
-            (nn.GraphFilter(6, 4, order=2), "x, edge_index -> x"),
-            (nn.make_activation(name, features=None if name in ANY_WIDTH else 4), "x, edge_index -> x"),
-            torch.nn.Linear(4, 2),
-        ],
-    )
-    out = model(data.x, data.edge_index)
-    assert out.shape == (data.num_nodes, 2)
-    out.sum().backward()
 
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)

@@ -2,11 +2,7 @@
 
 import numpy as np
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch_geometric import EdgeIndex
-
-from graphact import Graph
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -85,53 +81,3 @@ def as_python(graph):
 
 def edge_index_of(pairs, dtype=torch.int64):
     return torch.tensor(pairs, dtype=dtype).reshape(-1, 2).T
-
-
-@settings(max_examples=300)
-@given(edge_lists(), st.sampled_from(DTYPES), st.sampled_from([torch.int64, torch.int32]), st.booleans())
-def check_everything(edges, dtype, index_dtype, contiguous):
-    num_nodes, pairs, weights = edges
-    edge_index = edge_index_of(pairs, index_dtype)  # a transposed view
-    edge_index = edge_index.contiguous() if contiguous else edge_index
-    weight = torch.tensor(weights, dtype=dtype)
-    graph = Graph.from_edge_index(edge_index, weight, num_nodes)
-    assert graph.dtype == dtype
-    assert as_python(graph) == by_hand(num_nodes, pairs, weights)
-    for kept, given_ in ((graph.weight, weight), (graph.incoming.col, edge_index)):
-        assert kept.numel() == 0 or kept.data_ptr() != given_.data_ptr()  # a change in place leaves the graph alone
-
-
-@settings(max_examples=50)
-@given(edge_lists(max_nodes=5, max_edges=12))
-def check_gradients(edges):
-    num_nodes, pairs, weights = edges
-    weight = torch.tensor(weights, dtype=torch.float64, requires_grad=True)
-    graph = Graph.from_edge_index(edge_index_of(pairs), weight, num_nodes)
-    out = torch.arange(1.0, 1 + graph.num_edges, dtype=torch.float64)
-    total = (graph.weight * out).sum() + (graph.outgoing_weight * out.square()).sum()
-    if graph.diagonal is not None:
-        total = total + (graph.diagonal * torch.arange(1.0, num_nodes + 1, dtype=torch.float64)).sum()
-    if not pairs:
-        return
-    (found,) = torch.autograd.grad(total, weight)
-    entry = {pair: at for at, pair in enumerate(sorted({(t, s) for s, t in pairs if s != t}))}
-    entry_t = {pair: at for at, pair in enumerate(sorted({pair for pair in pairs if pair[0] != pair[1]}))}
-    expected = [
-        source + 1 if source == target else (entry[target, source] + 1) + (entry_t[source, target] + 1) ** 2
-        for source, target in pairs
-    ]
-    assert found.tolist() == expected
-
-
-@settings(max_examples=100)
-@given(edge_lists(), st.booleans())
-def check_coalesced(edges, from_pyg):
-    num_nodes, pairs, weights = edges
-    table = dict(zip(pairs, weights, strict=True))
-    pairs = sorted(table)
-    weights = [table[pair] for pair in pairs]
-    edge_index, weight = edge_index_of(pairs), torch.tensor(weights)
-    if from_pyg:
-        edge_index = EdgeIndex(edge_index.contiguous(), sparse_size=(num_nodes, num_nodes), sort_order="row")
-    graph = Graph.from_edge_index(edge_index, weight, None if from_pyg else num_nodes, is_coalesced=True)
-    assert as_python(graph) == by_hand(num_nodes, pairs, weights)

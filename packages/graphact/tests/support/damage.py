@@ -45,28 +45,15 @@ def mutate_bytes(content, way, rng):
     if way == "short noise":
         return some
     if way == "text":
-        return rng.choice(
-            [b"\xff\xfe\x00", b"null", b"[]", b"{}", b"0", b"\n" * 50, b"nan nan nan\n", b"a,b,c\n"]
-        ).item()
+        texts = (b"\xff\xfe\x00", b"null", b"[]", b"{}", b"0", b"\n" * 50, b"nan nan nan\n", b"a,b,c\n")
+        return texts[int(rng.integers(len(texts)))]
     if way == "deep":
         return b"[" * 100_000 + b"]" * 100_000
     if way == "number":
         digits = [at for at, byte in enumerate(content) if 48 <= byte <= 57]
         if digits:
             at = int(rng.choice(digits))
-            numbers = [
-                b"-1",
-                b"99999999999",
-                b"1e400",
-                b"nan",
-                b"9" * 400,
-                b"0.5",
-                b"",
-                b"x",
-                b"1000000000",
-                b"-0",
-                b"inf",
-            ]
+            numbers = [b"9" * 400, *b"-1|99999999999|1e400|nan|0.5||x|1000000000|-0|inf".split(b"|")]
             altered[at : at + 1] = numbers[int(rng.integers(len(numbers)))]
     return bytes(altered)
 

@@ -59,7 +59,7 @@ MEANS = {  # with the parameters they start from
 
 def column_by_column(function, x):
     """Apply a function of a single-feature signal (N,) to every sample and feature of (..., N, F)."""
-    flat = x.reshape(-1, *x.shape[-2:])
+    flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
     out = np.empty_like(flat)
     for b in range(flat.shape[0]):
         for f in range(flat.shape[2]):

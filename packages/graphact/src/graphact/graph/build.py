@@ -40,7 +40,7 @@ def fits_together(state: dict[str, Any]) -> bool:
     nodes = incoming.num_nodes
     if outgoing.num_nodes != nodes or not (diagonal is None or diagonal.shape == (nodes,)):
         return False
-    batch = state.get("batch")
+    batch = state.get("batch", ...)
     if not (batch is None or (isinstance(batch, Tensor) and batch.dtype in INTEGERS and batch.shape == (nodes,))):
         return False
     if slot.is_meta:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,7 +49,7 @@ class OtherName:
         raise AttributeError(message, name=self.name)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph:
     r"""A graph, given by its shift operator S.
 
@@ -82,25 +82,26 @@ class Graph:
         tensor([1, 2, 1])
     """
 
-    # without defaults, a call with an edge_index would ask for "5 required positional arguments"
-    incoming: Neighborhoods = None  # type: ignore[assignment]
-    outgoing: Neighborhoods = None  # type: ignore[assignment]
-    weight: Tensor = None  # type: ignore[assignment]
-    outgoing_weight: Tensor = None  # type: ignore[assignment]
-    diagonal: Tensor | None = None
-    is_directed: bool = None  # type: ignore[assignment]
-    _patterns: dict[tuple[int, bool, bool], Neighborhoods] = field(default_factory=dict)
-    incoming_slot: Tensor = None  # type: ignore[assignment]
-    batch: Tensor | None = None
+    incoming: Neighborhoods
+    outgoing: Neighborhoods
+    weight: Tensor
+    outgoing_weight: Tensor
+    diagonal: Tensor | None
+    is_directed: bool
+    incoming_slot: Tensor
+    batch: Tensor | None
+    _patterns: dict[tuple[int, bool, bool], Neighborhoods]
 
-    def __post_init__(self) -> None:
-        if self.is_directed is None:
-            given = self.incoming if self.outgoing is None else (self.incoming, self.outgoing)  # type: ignore[unreachable]
-            advice = how_to_build(given) or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
-            raise TypeError(f"Graph is built by its constructors, not from {kind_of(self.incoming)}{advice}")
-        if self.incoming_slot is None:
-            edge_t = torch.argsort(self.incoming.col, stable=True)  # type: ignore[unreachable]
-            object.__setattr__(self, "incoming_slot", (edge_t - self.incoming.rowptr[self.outgoing.col]).int())
+    def __init__(self, *parts: Any, **named: Any) -> None:
+        """Set the attributes, all but the last two of which must be given; constructors compute them."""
+        given = {"batch": None, "_patterns": {}, **dict(zip(self.__dataclass_fields__, parts, strict=False)), **named}
+        if given.keys() != self.__dataclass_fields__.keys():
+            advice = how_to_build(parts[:2] if len(parts) > 1 else parts[0] if parts else None)
+            advice = advice or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
+            kind = kind_of(parts[0] if parts else None)
+            raise TypeError(f"Graph is built by its constructors, not from {kind}{advice}")
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes but the hop patterns, which are computed again on first use."""
@@ -278,7 +279,7 @@ class Graph:
 
     @classmethod
     def _of(cls, parts: Parts) -> "Graph":
-        return cls(**parts._asdict())
+        return cls(*parts)
 
     # Facts
 
@@ -531,10 +532,8 @@ class Graph:
         if not is_symmetric:
             edge_t = self.incoming.rowptr[self.outgoing.col] + self.incoming_slot
             weight_t, is_directed = build.transposed_weights(weight, edge_t, self._has_symmetric_pattern)
-        return Graph(
-            self.incoming, self.outgoing, weight, weight_t, diagonal, is_directed, incoming_slot=self.incoming_slot,
-            batch=self.batch,
-        )  # fmt: skip
+        lists = self.incoming, self.outgoing
+        return Graph(*lists, weight, weight_t, diagonal, is_directed, self.incoming_slot, self.batch)
 
     @property
     def _has_symmetric_pattern(self) -> bool:
