@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_companion, check_positive, check_tensor, did_you_mean
-from graphact.functional.neighborhood import AnyOperation, Functions, check_operation, functions_pass
+from graphact.functional.neighborhood import AnyOperation, check_operation, functions_pass
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
+from graphact.spec.operations import Operation
 
 BankFunction = AnyOperation | tuple[AnyOperation, Mapping[str, float]]
 """A function of a neighbourhood, alone or with its parameters by name."""
+BankFunctions = tuple[tuple[Operation, Mapping[str, float]], ...]
 
 
 def adaptive_filter(
@@ -84,11 +86,11 @@ def order_taps(taps: Tensor, function_taps: Tensor) -> Tensor:
     return torch.cat([taps[..., 0, :, :], by_exchange.flatten(-4, -2)], dim=-2)
 
 
-def check_functions(ops: Sequence[BankFunction]) -> Functions:
+def check_functions(ops: Sequence[BankFunction]) -> BankFunctions:
     """Return the operations of a bank, each with its parameters; raise for unknown ones and for none."""
     if isinstance(ops, str) or not isinstance(ops, Sequence) or len(ops) == 0:
         raise ValueError(f"ops must list at least one operation, such as ['max'], got {ops!r}")
-    functions = []
+    functions: list[tuple[Operation, Mapping[str, float]]] = []
     for entry in ops:
         op, given = entry if isinstance(entry, tuple | list) and len(entry) == 2 else (entry, {})
         operation, parameters = check_operation(op, 0.1)

@@ -6,8 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_companion, check_integer
-from graphact.functional.adaptive_filter import BankFunction, adaptive_filter, check_functions
-from graphact.functional.neighborhood import Functions
+from graphact.functional.adaptive_filter import BankFunction, BankFunctions, adaptive_filter, check_functions
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.call import check_features, resolve_graph
@@ -95,7 +94,7 @@ class AdaptiveFilterBank(UniformModule):
         return filtered if self.bias is None else filtered + check_companion("bias", self.bias, filtered)
 
     def describe(self) -> tuple[Layer, ...]:
-        return (AdaptiveFilter(tuple(self.functions), self.closed, self.taps, self.function_taps, self.bias),)
+        return (AdaptiveFilter(self.functions, self.closed, self.taps, self.function_taps, self.bias),)
 
     def config(self) -> dict[str, Any]:
         names = ("in_features", "out_features", "order", "closed", "normalize", "start")
@@ -103,7 +102,7 @@ class AdaptiveFilterBank(UniformModule):
         return {**config, "ops": describe_functions(self.functions), "bias": self.bias is not None}
 
 
-def describe_functions(functions: Functions) -> list[Any]:
+def describe_functions(functions: BankFunctions) -> list[Any]:
     """Return the operations of a bank as its constructor takes them, by name where they have one."""
     entries = [
         (op.name if OPERATIONS.get(op.name) is op else op.function, dict(parameters)) for op, parameters in functions

@@ -247,7 +247,8 @@ def make_filters(
     options: dict[str, Any] = {"bias": bias, "normalize": normalize}
     if adaptive is None:
         return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
-    return [AdaptiveFilterBank(*pair, k, **options, **adaptive) for pair, k in zip(widths, orders, strict=True)]
+    options |= adaptive
+    return [AdaptiveFilterBank(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
 
 
 def one_per_layer(name: str, value: Any, layers: int) -> list[Any]:

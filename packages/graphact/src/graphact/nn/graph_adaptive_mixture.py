@@ -26,8 +26,8 @@ class GraphAdaptiveMixture(NamedActivation):
     Args:
         features: number F of features to give each its own weights, ``(M, K, F)``; None shares ``(M, K)`` among all.
         hops: number K of shifts; 0 only with ``unshifted``.
-        unshifted: add the terms k = 0, over the neighbours' own values; the weights then have K + 1 for each function.
         ops: names of the M functions, built in or registered, each with the parameters that it starts from.
+        unshifted: add the terms k = 0, over the neighbours' own values; the weights then have K + 1 for each function.
         closed: count a node among its neighbours.
         normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
         start: where the weights start: ``"zero"``, ``"small"`` or ``"uniform"``, as in :class:`GraphAdaptive`.

@@ -164,7 +164,7 @@ class HopMixture(Layer):
 
     @property
     def shifts(self) -> tuple[int, ...]:
-        """How many times the signal of each term is shifted; 0 in a localized activation."""
+        """The number of shifts of the signal of each term; 0 in a localized activation."""
         if self.reads == "hops":
             return (0,) * self.hops
         first = 1 if self.reads == "shifted" else 0

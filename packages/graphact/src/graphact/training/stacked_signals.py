@@ -32,7 +32,7 @@ def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
 
 
 def adaptive_columns(x: Tensor, graphs: StackedGraphs, bank: AdaptiveFilter, order: int) -> Tensor:
-    """What ``order`` exchanges give side by side: x, then functions of neighbourhoods and a shift for each."""
+    """Return what ``order`` exchanges give side by side: x, then functions of neighbourhoods and a shift for each."""
     columns = [x]
     for _ in range(order):
         rows = x.flatten(0, 1).flatten(1)
@@ -44,8 +44,10 @@ def adaptive_columns(x: Tensor, graphs: StackedGraphs, bank: AdaptiveFilter, ord
 
 def matrix_of(bank: Bank) -> Tensor:
     """The coefficients of all columns, ``(R, C, F_out)``."""
-    adaptive = isinstance(bank, AdaptiveFilter)
-    return order_taps(bank.taps, bank.function_taps) if adaptive else bank.taps.flatten(1, 2)
+    if isinstance(bank, AdaptiveFilter):
+        return order_taps(bank.taps, bank.function_taps)
+    weights: Tensor = bank.taps.flatten(1, 2)
+    return weights
 
 
 class KnownSignal:
