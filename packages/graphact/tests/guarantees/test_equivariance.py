@@ -10,9 +10,16 @@ from support.graphs import random_graph
 GRAPH = random_graph(9, 0.4, dtype=torch.float32)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+OPTIONS = {
+    **{name: {"activation": name, "hops": 2} for name in ACTIVATIONS},
+    "adaptive banks": {"bank": "adaptive", "ops": ["max", "median", "std", "kernel"], "residual": True},
+    "unshifted": {"activation": {"name": "median-ga", "unshifted": True}, "hops": 2},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
 def test_networks_are_equivariant(name):
-    verdict = check_equivariance(GCNN([2, 3, 3], activation=name, hops=2), GRAPH, torch.randn(4, 9, 2))
+    verdict = check_equivariance(GCNN([2, 3, 3], **OPTIONS[name]), GRAPH, torch.randn(4, 9, 2))
     assert verdict.holds
     assert str(verdict).startswith("equivariant: largest deviation")
 

@@ -1,4 +1,4 @@
-"""Guarantees about means of neighbourhoods: no pair of signals, no lost link moves outputs by more than certified."""
+"""Means, standard deviations and adaptive banks: no pair of signals, no lost link moves outputs by more than certified."""
 
 import itertools
 
@@ -16,14 +16,14 @@ from graphact.guarantees import (
     topology_bound,
 )
 from graphact.guarantees.link_loss import has_known_layers
-from graphact.nn import ACTIVATIONS, GCNN, GraphAdaptive, GraphNetwork, Residual, Sequential
+from graphact.nn import ACTIVATIONS, GCNN, AdaptiveFilterBank, GraphAdaptive, GraphNetwork, Residual, Sequential
 from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.registry import FURTHER
 from graphact.spec import UnsupportedModelError
 from guarantees.draws import check_sound, uniform
 from support.graphs import random_case, random_graph
 
-OPS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}}
+OPS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}, "std": {}}
 NAMES = ("mean-ga", "soft-maximum-ga", "trimmed-mean-ga")
 
 
@@ -31,11 +31,12 @@ def cases(count, seed=0):
     """Activations and networks with random coefficients of either sign, on graphs of every kind."""
     for number, (op, options) in itertools.product(range(count), OPS.items()):
         case, generator = random_case(seed + number), torch.Generator().manual_seed(number)
+        options |= {"unshifted": True} if number % 4 > 1 else {}
         module = GraphAdaptive(op, hops=2, closed=bool(number % 2), **options).double()
         features = case.x.shape[-1]
         if number % 3:
-            name = NAMES[list(OPS).index(op)]
-            module = GCNN([features, 3, 2], order=1, activation={"name": name, **options}, hops=2).double()
+            make = lambda width, op=op, options=options: GraphAdaptive(op, width, hops=2, **options)  # noqa: E731
+            module = GCNN([features, 3, 2], order=1, activation=make).double()
         with torch.no_grad():
             for name, parameter in module.named_parameters():
                 if "log_" not in name:
@@ -49,7 +50,7 @@ def test_nothing_is_beyond_what_is_certified():
         check_sound(module, graph, x, generator, 0.3, (LostLinks(2), EdgeNoise(0.2)))
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", [op for op in OPS if op != "std"])
 def test_the_constant_of_an_activation_is_attained(op):
     """Constant signals move every mean by as much as the maximum."""
     graph = random_graph().normalize("random_walk")
@@ -78,7 +79,7 @@ def unknown_models():
         yield name, lambda name=name: ACTIVATIONS[name](features=3) if name != "max-k" else ACTIVATIONS[name]()
         yield f"GCNN {name}", lambda name=name: GCNN([3, 3], activation=name, out_features=3)
         yield f"Residual {name}", lambda name=name: Residual(GCNN([3, 3], activation=name, out_features=3))
-    for name in [name for name in CONVOLUTIONS if name != "GraphFilter"]:
+    for name in [name for name in CONVOLUTIONS if name == "EdgeNet"]:
         kind = {"name": name, **({"graph": graph} if name == "EdgeNet" else {})}
         make = lambda kind=kind: GraphNetwork([3, 3], convolution=kind, activation="relu", out_features=3)  # noqa: E731
         yield name, make
@@ -102,3 +103,40 @@ def test_what_has_no_rule_is_refused_everywhere(name):
     ):
         with pytest.raises(UnsupportedModelError):
             ask()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("order", [1, 2])
+def test_nothing_is_beyond_what_is_certified_of_adaptive_banks(order, closed):
+    ops = ["max", "median", "std", "mean", ("kernel", {"gamma": 0.8})]
+    for seed in range(4):
+        case, generator = random_case(seed), torch.Generator().manual_seed(seed)
+        graph, features = case.graph.to(torch.float64), case.x.shape[-1]
+        x = uniform((2, graph.num_nodes, features), -2, 2, generator)
+        bank = AdaptiveFilterBank(features, 3, order, ops=ops[seed % 2 :: 2], closed=closed).double()
+        network = GCNN([features, 3, 3], order=order, bank="adaptive", ops=ops[:2], residual=True, bias=True).double()
+        for module in (bank, network):
+            check_sound(module, graph, x, generator, 0.3, ())
+
+
+def test_the_bound_of_a_bank_is_at_most_the_sum_of_its_terms():
+    """The largest, over output features, of sums over k and m; attained on a graph where no term cancels."""
+    graph = random_graph().normalize("random_walk")
+    bank = AdaptiveFilterBank(2, 3, 2, ops=["max", "std"], bias=False).double()
+    bound = lipschitz_bound(bank, graph)
+    linear, functions = bank.taps.abs().sum((0, 1)), bank.function_taps.abs().sum((0, 1, 2))
+    assert bound.value <= (linear + functions).max().item() * (1 + 1e-9)  # rows of S sum to 1
+    with torch.no_grad():
+        bank.taps.copy_(bank.taps.abs())
+        bank.function_taps.copy_(bank.function_taps.abs())
+        bank.function_taps[1] = 0
+    positive = lipschitz_bound(bank, graph)
+    assert positive.value == pytest.approx((linear + bank.function_taps.sum((0, 1, 2))).max().item())
+    ones = torch.ones(1, 12, 2, dtype=torch.float64)
+    assert (bank(2 * ones, graph) - bank(ones, graph)).max().item() == pytest.approx(positive.value)
+
+
+def test_lost_links_of_adaptive_banks_are_refused():
+    model = GCNN([1, 2], order=1, bank="adaptive").double()
+    with pytest.raises(UnsupportedModelError, match=r"filters\.0: .*'adaptive-filter' here"):
+        topology_bound(model, random_graph(), LostLinks(1), torch.randn(12, 1, dtype=torch.float64))

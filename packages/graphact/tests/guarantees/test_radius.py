@@ -35,6 +35,11 @@ GCNNS = {
     "mean-ga": gcnn("mean-ga", hops=2),
     "soft-maximum-ga": gcnn("soft-maximum-ga", closed=True),
     "trimmed-mean-ga": gcnn("trimmed-mean-ga", hops=2),
+    "unshifted median-ga": gcnn({"name": "median-ga", "unshifted": True}, hops=2),
+    "unshifted std": gcnn(lambda features: GraphAdaptive("std", features, unshifted=True, start="uniform")),
+    "adaptive banks": lambda: GCNN(
+        [3, 4, 4], order=1, bank="adaptive", ops=["max", "std"], residual=True, bias=True, out_features=3
+    ),
 }
 MODELS = {**GCNNS, **OTHERS}
 
