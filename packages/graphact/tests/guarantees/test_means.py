@@ -1,4 +1,4 @@
-"""Means, standard deviations and adaptive banks: no pair of signals, no lost link moves outputs by more than certified."""
+"""Means, deviations and adaptive banks: no pair of signals, no lost link moves outputs by more than certified."""
 
 import itertools
 
