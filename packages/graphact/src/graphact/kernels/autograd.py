@@ -295,7 +295,7 @@ class HopBackward(KernelOp, name="hop_backward"):
 
 
 class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
-    """Several functions of the neighbours' values and the shift of one signal, so its gradient is the sum of theirs."""
+    """Several functions of the neighbours' values and the shift of one signal, so its gradient is a sum."""
 
     schema = (
         "(Tensor x, Tensor[] graph, str ops, bool closed, bool shifting, int max_degree) -> "
