@@ -425,7 +425,10 @@ def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting
 def _apply_functions(x: Tensor, graph: Graph, ops: str, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
     # compiled code must not depend on a number that differs from graph to graph
     max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
-    return NeighborhoodFunctions.apply(x, tensors_of(graph), ops, closed, shifting, max_degree)
+    tensors = tensors_of(graph)
+    if not shifting and may_have_derivative(graph.weight):  # unread, and vmap may batch them
+        tensors = tensors._replace(weight=graph.incoming_slot, weight_t=graph.incoming_slot)
+    return NeighborhoodFunctions.apply(x, tensors, ops, closed, shifting, max_degree)
 
 
 def neighborhood_functions(
