@@ -310,7 +310,7 @@ def neighborhood_functions_backward(
             parts.append(scatter_selected(grad.to(wide), nodes_at(slot, graph.incoming, closed)))
 
     def spread(grad: Tensor) -> Tensor:
-        total = shift(grad, torch.ones_like(graph.weight_t), graph.outgoing)
+        total = shift(grad, grad.new_ones(graph.outgoing.col.shape), graph.outgoing)
         return total + grad if closed else total
 
     if grad_mean is not None:

@@ -59,10 +59,8 @@ def neighborhood_functions_backward(*inputs: Any) -> Tensor:
         return hop_backward(*selected[0], tensors[0], graph, closed)
     given = next(each for each in (*tensors[:4], tensors[11], *tensors[4:6]) if each is not None)
     layout = layout_of(given)
-    out, kinds = (
-        layout.empty(),
-        [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3,
-    )
+    out, slot_type = layout.empty(), next((slot.dtype for slot in tensors[6:9] if slot is not None), None)
+    kinds = [slot_type if 6 <= at < 9 else None for at in range(12)]
     arrays = [None if each is None else layout.enter(each, kind) for each, kind in zip(tensors, kinds, strict=True)]
     shifted, *selections, grad_mean, grad_std = arrays[:6]
     mean, std, x = arrays[9:]
