@@ -1,5 +1,6 @@
 """PyG's aggregations by one pass over the messages."""
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -154,7 +155,7 @@ def aggregate(
         return None
     first = x.movedim(dim, 0)
     messages = messages_of_index(index, ptr, first.size(0), dim_size, x.dtype)
-    values = messages.aggregate(first.reshape(first.size(0), -1), names)
+    values = messages.aggregate(first.reshape(first.size(0), math.prod(first.shape[1:])), names)
     return [value.reshape(-1, *first.shape[1:]).movedim(0, dim) for value in values]
 
 

@@ -32,11 +32,13 @@ class Messages(NamedTuple):
             larger set of both; those beyond are without neighbours.
         num_targets: the number of targets.
         order: the targets in the order of the lists, if these are sorted by their number of messages; else None.
+        position: the inverse of this permutation.
     """
 
     graph: Graph
     num_targets: int
     order: Tensor | None = None
+    position: Tensor | None = None
 
     @property
     def degree(self) -> Tensor:
@@ -109,12 +111,13 @@ def messages_of_edges(
         source, target = edge_index.long()
         check_indices("edge_index[0]", source, num_senders)
         check_indices("edge_index[1]", target, num_targets)
-        order = None
+        order = position = None
         if by_degree:
             order = torch.bincount(target, minlength=num_targets).sort(stable=True).indices
-            target = inverse_permutation(order)[target]
+            position = inverse_permutation(order)
+            target = position[target]
         nodes = max(num_senders, num_targets)
-        return Messages(build_graph(source, target, nodes, dtype), num_targets, order)
+        return Messages(build_graph(source, target, nodes, dtype), num_targets, order, position)
 
     return cached(edge_index, ("edges", num_senders, num_targets, dtype, by_degree), build)
 
