@@ -1,4 +1,10 @@
-"""PyG's aggregations by one pass over the messages."""
+"""PyG's aggregations by one pass over the messages.
+
+Targets are sorted once for each ``index`` or ``edge_index``, and the lists serve all layers and epochs; nothing is
+sorted by value. The gradient of a largest, smallest or median value goes to one message, where PyG shares that of a
+largest or smallest one among equal messages. Integers, compiled code and tensors that torch traces or transforms take
+PyG's implementation.
+"""
 
 import math
 from typing import Any, ClassVar
@@ -8,7 +14,6 @@ from torch import Tensor
 from torch_geometric import nn
 
 from graphact.pyg.messages import can_aggregate, messages_of_index
-
 
 
 class _OneFunction(nn.Aggregation):
@@ -60,7 +65,7 @@ class MedianAggregation(_OneFunction, nn.MedianAggregation):
     among the messages gives NaN here and counts as the largest number there.
 
     Args:
-        fill_value: the value at targets without messages.
+        fill_value: the value at targets without messages; one that is not 0 takes PyG's implementation.
 
     Example:
         >>> import torch, graphact
@@ -79,7 +84,7 @@ class StdAggregation(_OneFunction, nn.StdAggregation):
     Deviations up to :math:`\sqrt{10^{-5}}` are 0, as they are in PyG.
 
     Args:
-        semi_grad: leave out a part of the gradient, which takes PyG's implementation.
+        semi_grad: leave out a part of the gradient; takes PyG's implementation.
     """
 
     function = "std"
@@ -97,7 +102,8 @@ def function_of(aggregation: Any) -> str | None:
     """Return the name of the function of the messages that an aggregation computes, None if it is another."""
     name = KINDS.get(type(aggregation))
     moments = aggregation.var_aggr if name == "std" else aggregation
-    return None if getattr(moments, "semi_grad", False) else name
+    has_other = getattr(moments, "semi_grad", False) or getattr(aggregation, "fill_value", 0.0) != 0.0
+    return None if has_other else name
 
 
 class MultiAggregation(nn.MultiAggregation):
@@ -151,9 +157,11 @@ def aggregate(
         return None
     if dim_size is None:
         dim_size = given.numel() - 1 if index is None else int(given.max()) + 1 if given.numel() else 0
-    if dim_size == 0 or x.size(dim) != given.numel() and index is not None:
-        return None
     first = x.movedim(dim, 0)
+    if index is not None and first.size(0) != index.numel():
+        return None  # PyG raises
+    if dim_size == 0:
+        return [first[:0].movedim(0, dim)] * len(names)
     messages = messages_of_index(index, ptr, first.size(0), dim_size, x.dtype)
     values = messages.aggregate(first.reshape(first.size(0), math.prod(first.shape[1:])), names)
     return [value.reshape(-1, *first.shape[1:]).movedim(0, dim) for value in values]

@@ -108,7 +108,9 @@ class FusedSum(FusedConv):
             return messages.aggregate(x, [function_of(aggregation)])[0]
         return aggregation.combine(messages.aggregate(x, [function_of(part) for part in aggregation.aggrs]))
 
-    _jinja_propagate = propagate  # PyG sets it on a convolution when it ends an explanation
+    def _jinja_propagate(self, edge_index: Any, size: Any = None, **values: Any) -> Tensor:
+        """Aggregate the values of the senders; PyG sets this as ``propagate`` where an explanation ends."""
+        return FusedSum.propagate(self, edge_index, size, **values)
 
 
 class FusedSAGEConv(FusedSum, SAGEConv):
@@ -144,10 +146,11 @@ class FusedPNAConv(FusedConv, PNAConv):
         aggregation = conv.aggr_module
         if conv.edge_dim is not None:
             return "its messages depend on edge features (edge_dim)"
-        if any(len(pre) != 1 or type(pre[0]) is not PyGLinear for pre in conv.pre_nns):
-            return "its messages are not linear in both ends (pre_layers=1 is replaced)"
-        if any(type(post) is not nn.Sequential or type(post[0]) is not PyGLinear for post in conv.post_nns):
-            return "its post_nns were replaced"
+        if any(len(before) != 1 for before in conv.pre_nns):
+            return "its messages are not linear in both ends (pre_layers is above 1)"
+        for network in (*conv.pre_nns, *conv.post_nns):
+            if type(network) is not nn.Sequential or type(network[0]) is not PyGLinear or network[0].bias is None:
+                return "a network in it does not begin with PyG's Linear and its bias"
         if type(aggregation) is not DegreeScalerAggregation or not isinstance(aggregation.aggr, MultiAggregation):
             return f"its aggregation {type(aggregation).__name__} has no fused form"
         if aggregation.aggr.mode != "cat":
@@ -174,8 +177,8 @@ class FusedPNAConv(FusedConv, PNAConv):
         functions: list[Any] = [function_of(part) for part in self.aggr_module.aggr.aggrs]
         order, position = messages.order, messages.position
         towers, width = self.towers, self.F_in
-        weight = torch.stack([pre[0].weight for pre in self.pre_nns])  # (towers, width, 2 * width)
-        bias = torch.stack([pre[0].bias for pre in self.pre_nns])
+        weight = torch.stack([before[0].weight for before in self.pre_nns])  # (towers, width, 2 * width)
+        bias = torch.stack([before[0].bias for before in self.pre_nns])
         of_target, of_sender = weight.split(width, -1)
         x = x.view(-1, towers if self.divide_input else 1, width).expand(-1, towers, -1)
         sent = torch.einsum("ntf,tof->nto", x, of_sender) if self.divide_input else (x[:, 0] @ of_sender.flatten(0, 1).T)
@@ -187,7 +190,7 @@ class FusedPNAConv(FusedConv, PNAConv):
             out = self._mix_by_degree(x, values, functions, groups, of_target, bias)
         else:
             out = self._mix(x, values, functions, messages.degree, of_target, bias)
-        out = torch.cat([post[1:](out[:, tower]) for tower, post in enumerate(self.post_nns)], dim=1)
+        out = torch.cat([after[1:](out[:, tower]) for tower, after in enumerate(self.post_nns)], dim=1)
         return self.lin(Permute.apply(out, position, order))
 
     def _mix_by_degree(
@@ -232,10 +235,10 @@ class FusedPNAConv(FusedConv, PNAConv):
 
     def _first_after(self, num_functions: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Return the weights of the first layer after the aggregation: for x, for each value, and the bias."""
-        weight = torch.stack([post[0].weight for post in self.post_nns])
+        weight = torch.stack([after[0].weight for after in self.post_nns])
         of_x, of_values = weight.split([self.F_in, weight.size(-1) - self.F_in], -1)
         shape = (len(self.aggr_module.scaler), num_functions, self.F_in)
-        return (of_x, of_values.unflatten(-1, shape)), torch.stack([post[0].bias for post in self.post_nns])
+        return (of_x, of_values.unflatten(-1, shape)), torch.stack([after[0].bias for after in self.post_nns])
 
     def _scales(self, degree: Tensor) -> Tensor:
         """Return the factors ``(..., S)`` of nodes with these degrees ``(..., 1)``."""
@@ -275,7 +278,7 @@ def reason_to_leave(conv: MessagePassing) -> str:
     """Return why a convolution of PyG is not replaced; an empty string if it can be."""
     fused = FUSED.get(type(conv))
     if fused is None:
-        return f"{type(conv).__name__} has no fused form; there is one of {', '.join(kind.__name__ for kind in FUSED)}"
+        return f"{type(conv).__name__} has no fused form"
     try:
         for part in fused.replaced_parts(conv):
             check_untouched(part)
@@ -289,16 +292,45 @@ def reason_to_leave(conv: MessagePassing) -> str:
 
 
 def accelerate(model: nn.Module) -> nn.Module:
-    """Replace convolutions"""
+    """Replace convolutions of PyG, in place, by equivalents that gather and reduce in one pass over the neighbours.
+
+    Replaced are, wherever they stand in the model (``GraphSAGE``, ``GIN``, ``PNA``, ``HeteroConv``, your own):
+
+    - ``SAGEConv``, ``GINConv`` and ``GraphConv`` without edge weights, with any of the aggregations max, min, median,
+      mean, sum, std and var, or several of them;
+    - ``PNAConv`` without edge features and with one layer before the aggregation.
+
+    They keep parameters, buffers and ``state_dict``, pickle, and give PyG's values up to rounding; the gradient of a
+    largest or smallest value goes to one of equal neighbours, where PyG shares it. Neighbour lists are sorted once for
+    an ``edge_index``; a new one, as of each batch, is sorted in the first layer that takes it. Other convolutions are
+    left, and calls that the kernels do not take (sparse tensors, edge weights, hooks, explanations, ``torch.compile``)
+    run PyG's code: :func:`report` names the reasons. Call :func:`restore` before ``torch.jit.script``.
+
+    Args:
+        model: any module.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> import torch, graphact
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> model = graphact.pyg.accelerate(GraphSAGE(3, 8, num_layers=2, aggr="max"))
+        >>> graphact.pyg.report(model)[0]
+        ConvReport(name='convs.0', kind='SAGEConv', is_fused=True, reason='')
+        >>> model(torch.randn(3, 3), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 8])
+    """
+    check_module(model)
     for module in model.modules():
-        if isinstance(module, MessagePassing) and type(module) in FUSED and not reason_to_leave(module):
+        if isinstance(module, MessagePassing) and not isinstance(module, FusedConv) and not reason_to_leave(module):
             module.__class__ = FUSED[type(module)]
     return model
 
 
 def restore(model: nn.Module) -> nn.Module:
-    """Make all convolutions PyG's own again; return the model."""
-    for module in model.modules():
+    """Make the convolutions that :func:`accelerate` replaced PyG's own again, in place; return the model."""
+    for module in check_module(model).modules():
         if isinstance(module, FusedConv):
             module.__class__ = module.original
             module.__dict__.pop("last_reason", None)
@@ -306,11 +338,26 @@ def restore(model: nn.Module) -> nn.Module:
 
 
 def report(model: nn.Module) -> list[ConvReport]:
-    """Return what was replaced"""
+    """Return for each of PyG's convolutions in a model whether it is replaced, and why not.
+
+    Example:
+        >>> import graphact
+        >>> from torch_geometric.nn import GAT
+        >>> graphact.pyg.report(graphact.pyg.accelerate(GAT(3, 8, num_layers=1)))[0].reason
+        'GATConv has no fused form'
+    """
     found = []
-    for name, module in model.named_modules():
+    for name, module in check_module(model).named_modules():
         if isinstance(module, FusedConv):
             found.append(ConvReport(name, module.original.__name__, True, module.last_reason))
         elif isinstance(module, MessagePassing):
-            found.append(ConvReport(name, type(module).__name__, False, reason_to_leave(module) or "not replaced yet"))
+            reason = reason_to_leave(module) or "it can be replaced: call accelerate"
+            found.append(ConvReport(name, type(module).__name__, False, reason))
     return found
+
+
+def check_module(model: nn.Module) -> nn.Module:
+    """Return the model; raise if it is not a module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    return model

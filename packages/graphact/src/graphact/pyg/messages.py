@@ -78,7 +78,7 @@ def neighborhood_functions(x: Tensor, graph: Graph, ops: Sequence[str], shift: b
         mean = autograd.shift(x, graph) / divisor
         if op == "std":
             variance = autograd.shift(x.square(), graph) / divisor - mean.square()
-            mean = torch.where(variance > 0, torch.where(variance > 0, variance, 1.0).sqrt(), 0.0)
+            mean = torch.where(variance <= 0, 0.0, torch.where(variance <= 0, 1.0, variance).sqrt())
         found.append(mean)
     return tuple(found)
 
