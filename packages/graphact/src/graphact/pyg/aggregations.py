@@ -148,7 +148,12 @@ class MultiAggregation(nn.MultiAggregation):
 
 
 def aggregate(
-    x: Tensor, functions: tuple[str | None, ...], index: Tensor | None, ptr: Tensor | None, dim_size: int | None, dim: int
+    x: Tensor,
+    functions: tuple[str | None, ...],
+    index: Tensor | None,
+    ptr: Tensor | None,
+    dim_size: int | None,
+    dim: int,
 ) -> list[Tensor] | None:
     """Evaluate functions of messages along a dimension; None where PyG has to."""
     given = ptr if index is None else index

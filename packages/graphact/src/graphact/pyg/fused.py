@@ -181,7 +181,9 @@ class FusedPNAConv(FusedConv, PNAConv):
         bias = torch.stack([before[0].bias for before in self.pre_nns])
         of_target, of_sender = weight.split(width, -1)
         x = x.view(-1, towers if self.divide_input else 1, width).expand(-1, towers, -1)
-        sent = torch.einsum("ntf,tof->nto", x, of_sender) if self.divide_input else (x[:, 0] @ of_sender.flatten(0, 1).T)
+        sent = (
+            torch.einsum("ntf,tof->nto", x, of_sender) if self.divide_input else (x[:, 0] @ of_sender.flatten(0, 1).T)
+        )
         values = messages.aggregate(sent.reshape(-1, towers * width), functions)
         values = [value.view(-1, towers, width) for value in values]
         x = Permute.apply(x, order, position)
@@ -205,7 +207,9 @@ class FusedPNAConv(FusedConv, PNAConv):
         weight, after = self._first_after(len(functions))
         weight_x, weight_values = weight
         mixed = torch.einsum("gs,tosaf->gtoaf", scale, weight_values)
-        counts = torch.cat([degree if name == "sum" else torch.full_like(degree, name in OF_BOTH) for name in functions], 1)
+        counts = torch.cat(
+            [degree if name == "sum" else torch.full_like(degree, name in OF_BOTH) for name in functions], 1
+        )
         of_both = torch.einsum("ga,gtoaf->gtof", counts, mixed)
         weight_x = weight_x + of_both @ of_target
         constant = after + (of_both @ bias.unsqueeze(-1)).squeeze(-1)

@@ -155,9 +155,7 @@ def check_indices(name: str, index: Tensor, count: int) -> None:
     if index.numel():
         lowest, highest = torch.stack(index.aminmax()).tolist()
         if lowest < 0 or highest >= count:
-            raise IndexError(
-                f"{name} must hold indices from 0 to {count - 1}, got {lowest if lowest < 0 else highest}"
-            )
+            raise IndexError(f"{name} must hold indices from 0 to {count - 1}, got {lowest if lowest < 0 else highest}")
 
 
 def build_graph(source: Tensor, target: Tensor, num_nodes: int, dtype: torch.dtype) -> Graph:
