@@ -72,7 +72,7 @@ def median_by_target(x, index, targets):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_single_and_half_precision(name, dtype):
-    x, index, targets, dim = drawn("many", every_target=True)
+    x, index, targets, _ = drawn("many", every_target=True)
     ours, theirs = pair(name)
     found, expected = ours(x.to(dtype), index, dim_size=targets), theirs(x.to(dtype).double(), index, dim_size=targets)
     assert found.dtype == dtype
@@ -113,15 +113,15 @@ def test_no_messages(name):
 def test_rounding_of_mean_and_deviation():
     x, index, targets, _ = drawn("many")
     x = x + 1000.0  # where mean(x ** 2) - mean(x) ** 2 cancels
-    of_sum = 70 * torch.finfo(torch.float64).eps
+    rounding = 70 * torch.finfo(torch.float64).eps
     for target in range(targets):
         exact = x[index == target]
         if len(exact) == 0:
             continue
         mean = graphact.pyg.MeanAggregation()(x, index, dim_size=targets)[target]
         std = graphact.pyg.StdAggregation()(x, index, dim_size=targets)[target]
-        assert (mean - exact.mean(0)).abs().max() <= of_sum * 1e3
-        assert (std.square() - exact.var(0, correction=0)).abs().max() <= of_sum * 1e6
+        assert (mean - exact.mean(0)).abs().max() <= rounding * 1e3
+        assert (std.square() - exact.var(0, correction=0)).abs().max() <= rounding * 1e6
 
 
 def test_small_deviations_are_0_as_in_pyg():

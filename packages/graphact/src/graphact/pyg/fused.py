@@ -11,13 +11,13 @@ from torch_geometric.nn.aggr import DegreeScalerAggregation
 from graphact.nn.unchanged import check_untouched
 from graphact.pyg import aggregations
 from graphact.pyg.aggregations import function_of, is_hooked
-from graphact.pyg.messages import Messages, can_aggregate, messages_of_edges
+from graphact.pyg.messages import can_aggregate, messages_of_edges
 from graphact.spec import UnsupportedModelError
 
 ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv, in nodes
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
 SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
-COMPILED = "torch compiles, traces or transforms it, or its inputs are not floating-point tensors on one device"
+COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
 
 
 class ConvReport(NamedTuple):
@@ -51,8 +51,8 @@ class FusedConv(MessagePassing):
         """Return why a call takes PyG's code; else an empty string."""
         if torch.jit.is_tracing():
             return COMPILED
-        if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
-            return f"edge_index is a {type(edge_index).__name__}, not a dense tensor of shape (2, E)"
+        if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
+            return f"edge_index is a {type(edge_index).__name__}, or not dense"
         if not can_aggregate(x, edge_index) or edge_index.dtype not in (torch.int64, torch.int32):
             return COMPILED
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
@@ -179,24 +179,26 @@ class FusedPNAConv(FusedConv, PNAConv):
         towers, width = self.towers, self.F_in
         weight = torch.stack([before[0].weight for before in self.pre_nns])  # (towers, width, 2 * width)
         bias = torch.stack([before[0].bias for before in self.pre_nns])
-        of_target, of_sender = weight.split(width, -1)
+        weight_target, weight_sender = weight.split(width, -1)
         x = x.view(-1, towers if self.divide_input else 1, width).expand(-1, towers, -1)
         sent = (
-            torch.einsum("ntf,tof->nto", x, of_sender) if self.divide_input else (x[:, 0] @ of_sender.flatten(0, 1).T)
+            torch.einsum("ntf,tof->nto", x, weight_sender)
+            if self.divide_input
+            else (x[:, 0] @ weight_sender.flatten(0, 1).T)
         )
         values = messages.aggregate(sent.reshape(-1, towers * width), functions)
         values = [value.view(-1, towers, width) for value in values]
         x = Permute.apply(x, order, position)
         groups = messages.graph.incoming.groups
         if len(groups) * ROWS_OF_A_GROUP <= len(x):
-            out = self._mix_by_degree(x, values, functions, groups, of_target, bias)
+            out = self._mix_by_degree(x, values, functions, groups, weight_target, bias)
         else:
-            out = self._mix(x, values, functions, messages.degree, of_target, bias)
+            out = self._mix(x, values, functions, messages.degree, weight_target, bias)
         out = torch.cat([after[1:](out[:, tower]) for tower, after in enumerate(self.post_nns)], dim=1)
         return self.lin(Permute.apply(out, position, order))
 
     def _mix_by_degree(
-        self, x: Tensor, values: list[Tensor], functions: list[str], groups: Any, of_target: Tensor, bias: Tensor
+        self, x: Tensor, values: list[Tensor], functions: list[str], groups: Any, weight_target: Tensor, bias: Tensor
     ) -> Tensor:
         """Apply the first layer after the aggregation to nodes of equal degree, whose scalers are one linear map.
 
@@ -210,9 +212,9 @@ class FusedPNAConv(FusedConv, PNAConv):
         counts = torch.cat(
             [degree if name == "sum" else torch.full_like(degree, name in OF_BOTH) for name in functions], 1
         )
-        of_both = torch.einsum("ga,gtoaf->gtof", counts, mixed)
-        weight_x = weight_x + of_both @ of_target
-        constant = after + (of_both @ bias.unsqueeze(-1)).squeeze(-1)
+        shared = torch.einsum("ga,gtoaf->gtof", counts, mixed)
+        weight_x = weight_x + shared @ weight_target
+        constant = after + (shared @ bias.unsqueeze(-1)).squeeze(-1)
         maps = torch.cat([weight_x, mixed.flatten(-2)], -1).transpose(-2, -1)
         inputs = torch.cat([x, *values], -1).split([count for _, count in groups])
         return torch.cat(
@@ -223,11 +225,11 @@ class FusedPNAConv(FusedConv, PNAConv):
         )
 
     def _mix(
-        self, x: Tensor, values: list[Tensor], functions: list[str], degree: Tensor, of_target: Tensor, bias: Tensor
+        self, x: Tensor, values: list[Tensor], functions: list[str], degree: Tensor, weight_target: Tensor, bias: Tensor
     ) -> Tensor:
         """Apply the first layer after the aggregation to each scaled value."""
         degree = degree.to(x.dtype).view(-1, 1, 1)
-        own = torch.einsum("ntf,tof->nto", x, of_target) + bias
+        own = torch.einsum("ntf,tof->nto", x, weight_target) + bias
         for at, name in enumerate(functions):
             if name in OF_BOTH:
                 own_part = own * degree if name == "sum" else own
@@ -240,9 +242,9 @@ class FusedPNAConv(FusedConv, PNAConv):
     def _first_after(self, num_functions: int) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Return the weights of the first layer after the aggregation: for x, for each value, and the bias."""
         weight = torch.stack([after[0].weight for after in self.post_nns])
-        of_x, of_values = weight.split([self.F_in, weight.size(-1) - self.F_in], -1)
+        weight_x, weight_values = weight.split([self.F_in, weight.size(-1) - self.F_in], -1)
         shape = (len(self.aggr_module.scaler), num_functions, self.F_in)
-        return (of_x, of_values.unflatten(-1, shape)), torch.stack([after[0].bias for after in self.post_nns])
+        return (weight_x, weight_values.unflatten(-1, shape)), torch.stack([after[0].bias for after in self.post_nns])
 
     def _scales(self, degree: Tensor) -> Tensor:
         """Return the factors ``(..., S)`` of nodes with these degrees ``(..., 1)``."""

@@ -21,7 +21,7 @@ from graphact.kernels import autograd
 from graphact.nn.call import BUILT
 
 FUNCTIONS = ("max", "min", "median", "mean", "std", "sum", "var")
-LEAST_STD = math.sqrt(1e-5)  # deviations up to it are 0 in PyG
+SMALL_STD = math.sqrt(1e-5)  # deviations up to it are 0 in PyG
 
 
 class Messages(NamedTuple):
@@ -62,7 +62,7 @@ class Messages(NamedTuple):
         values = dict(zip((*(["sum"] if "sum" in functions else []), *passes), found, strict=True))
         if "std" in values:
             deviation = values["std"]
-            values["std"] = deviation.masked_fill(deviation <= LEAST_STD, 0.0)
+            values["std"] = deviation.masked_fill(deviation <= SMALL_STD, 0.0)
             values["var"] = deviation.square()
         return [values[name][..., : self.num_targets, :] for name in functions]
 
