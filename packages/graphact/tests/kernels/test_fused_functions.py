@@ -82,7 +82,9 @@ def test_gradients_are_those_of_loops(ops, kind, closed, backend):
         for each, inputs in ((graph, (x, weight)), (constant, (x,))):
             found = neighborhood_functions(x, each, ops, True, closed)
             torch.testing.assert_close(found, expected)
-            torch.testing.assert_close(torch.autograd.grad(found, inputs, grads, retain_graph=True), right[: len(inputs)])
+            torch.testing.assert_close(
+                torch.autograd.grad(found, inputs, grads, retain_graph=True), right[: len(inputs)]
+            )
 
 
 @each_backend

@@ -405,7 +405,11 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
         if ctx.given[5]:
             scale = safe_ratio(grad_std / count, std)
             sums = products - mean * heard
-            found[5], found[9], found[10] = safe_ratio(sums / count, std), -scale * heard, -safe_ratio(scale * sums, std)
+            found[5], found[9], found[10] = (
+                safe_ratio(sums / count, std),
+                -scale * heard,
+                -safe_ratio(scale * sums, std),
+            )
             found[11] = wide * _sum_members(scale, graph.lists.transposed, ctx.closed)
         return tuple(None if grad is None else grad.to(dtype) for grad, dtype in zip(found, ctx.dtypes, strict=True))
 
@@ -421,7 +425,9 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
             moments = (None, None, None) if grads[5] is None else (mean, std, x)
             terms.append(cls.apply(*grads, *slots, *moments, *inputs[12:]))
         if tangents[9] is not None or tangents[11] is not None:
-            center, signal = (torch.zeros_like(one) if two is None else two for one, two in ((mean, tangents[9]), (x, tangents[11])))
+            center, signal = (
+                torch.zeros_like(one) if two is None else two for one, two in ((mean, tangents[9]), (x, tangents[11]))
+            )
             terms.append(cls.apply(*[None] * 5, inputs[5], *[None] * 3, center, std, signal, *inputs[12:]))
         return sum(terms[1:], terms[0]) if terms else None
 
@@ -491,8 +497,7 @@ def neighborhood_functions(
     unknown = [op for op in ops if op not in FUNCTIONS]
     if unknown:
         raise ValueError(f"ops must be names among {', '.join(FUNCTIONS)}, got {unknown[0]!r}")
-    in_half = graph.diagonal is not None and x.dtype in HALF_PRECISION
-    is_fused = shift and len(ops) > 0 and not in_half and not may_have_derivative(graph.weight)
+    is_fused = shift and len(ops) > 0 and not needs_own_shift(x, graph)
     results: dict[str, Tensor] = {}
     if len(ops) > 0:
         max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
@@ -504,6 +509,11 @@ def neighborhood_functions(
     if not is_fused:
         return apply_operator(x, graph), *values
     return add_own_term(results["shift"], x, graph), *values
+
+
+def needs_own_shift(x: Tensor, graph: Graph) -> bool:
+    """Return whether a shift is better apart: with trained edge weights or, in half precision, with a diagonal."""
+    return may_have_derivative(graph.weight) or (graph.diagonal is not None and x.dtype in HALF_PRECISION)
 
 
 def apply_operator(x: Tensor, graph: Graph) -> Tensor:

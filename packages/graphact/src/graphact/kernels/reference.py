@@ -269,7 +269,9 @@ def neighborhood_functions_backward(
     ``out[j] = sum_i grad_std[i] / (d[i] std[i]) (x[j] - mean[i])`` for the standard deviation, over the nodes i whose
     neighbour j is; d is the number of neighbours. It alone needs ``mean``, ``std`` and ``x``.
     """
-    given = [grad for grad in (grad_shifted, grad_max, grad_min, grad_median, x, grad_mean, grad_std) if grad is not None]
+    given = [
+        grad for grad in (grad_shifted, grad_max, grad_min, grad_median, x, grad_mean, grad_std) if grad is not None
+    ]
     wide, parts = accumulation_dtype(given[0].dtype), []
     count = num_members(graph.incoming, closed).to(wide)
     if grad_shifted is not None:

@@ -24,7 +24,7 @@ from graphact.kernels.numba.lanes import (
     store,
 )
 from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of
-from graphact.kernels.numba.shift import fused_neighbor_pass
+from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward
 from graphact.kernels.reference import SELECTIONS, has_mean, slot_dtype
 
 ONE = np.uint64(1)
@@ -33,17 +33,27 @@ ONE = np.uint64(1)
 def neighborhood_functions(
     x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
 ) -> tuple[Tensor, ...]:
-    """See :func:`graphact.kernels.reference.neighborhood_functions`; the median comes from a pass of its own."""
+    """See :func:`graphact.kernels.reference.neighborhood_functions`.
+
+    The median comes from a pass of its own, and so does a single function.
+    """
     layout, names, nothing = layout_of(x), ops.split(","), x.new_empty(0)
     slots = dict.fromkeys(SELECTIONS, nothing.byte())
-    results = {"median": nothing}
-    if "median" in names:
-        alone = shifting and len(names) == 1
-        results["median"], slots["median"], shifted = fused_neighbor_pass(x, graph, "median", closed, alone, max_degree)
-        if len(names) == 1:
-            results["shift"], shifting = shifted, False
-    wanted = {"shift": shifting, "max": "max" in names, "min": "min" in names, "mean": has_mean(ops), "std": "std" in names}
-    made = {op: layout.empty() if is_wanted else None for op, is_wanted in wanted.items()}
+    results: dict[str, Tensor] = {}
+    if ops in SELECTIONS or "median" in names:
+        op, with_shift = ops if len(names) == 1 else "median", shifting and len(names) == 1
+        results[op], slots[op], shifted = fused_neighbor_pass(x, graph, op, closed, with_shift, max_degree)
+        if with_shift:
+            results["shift"] = shifted
+    wanted = {
+        "shift": shifting,
+        "max": "max" in names,
+        "min": "min" in names,
+        "mean": has_mean(ops),
+        "std": "std" in names,
+    }
+    wanted |= dict.fromkeys(results, False)
+    made = {op: layout.empty() if wanted[op] else None for op in ("shift", "max", "min", "mean", "std")}
     made_slots = {op: layout.empty(slot_dtype(max_degree)) if wanted[op] else None for op in ("max", "min")}
     if any(wanted.values()):
         weight = flat(graph.weight.to(layout.dtype)) if shifting else None
@@ -53,16 +63,23 @@ def neighborhood_functions(
         dtype = layout.dtype if op in ("mean", "std") else x.dtype
         results.setdefault(op, nothing.to(dtype) if each is None else layout.leave(each, dtype))
     slots |= {op: layout.leave(each, each.dtype) for op, each in made_slots.items() if each is not None}
-    order = ("shift", *SELECTIONS, "mean", "std")
-    return *(results[op] for op in order), *(slots[op] for op in SELECTIONS)
+    return *(results.get(op, nothing) for op in ("shift", *SELECTIONS, "mean", "std")), *(
+        slots[op] for op in SELECTIONS
+    )
 
 
 def neighborhood_functions_backward(*inputs: Any) -> Tensor:
     """See :func:`graphact.kernels.reference.neighborhood_functions_backward`."""
     *tensors, graph, closed = inputs
+    selected = [pair for pair in zip(tensors[1:4], tensors[6:9], strict=True) if pair[0] is not None]
+    if len(selected) == 1 and tensors[4] is None and tensors[5] is None:
+        return hop_backward(*selected[0], tensors[0], graph, closed)
     given = next(each for each in (*tensors[:4], tensors[11], *tensors[4:6]) if each is not None)
     layout = layout_of(given)
-    out, kinds = layout.empty(), [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3
+    out, kinds = (
+        layout.empty(),
+        [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3,
+    )
     arrays = [None if each is None else layout.enter(each, kind) for each, kind in zip(tensors, kinds, strict=True)]
     shifted, *selections, grad_mean, grad_std = arrays[:6]
     mean, std, x = arrays[9:]
@@ -141,10 +158,16 @@ def _functions_block(
         plain = plain + own
         squares = squares + (own - center)  # 0, or NaN if it is not finite
         unknown = own != own
-        wins = (own > best) | (unknown & (best == best)) | (((own == best) | (unknown & (best != best))) & (best_slot >= place))
+        wins = (
+            (own > best)
+            | (unknown & (best == best))
+            | (((own == best) | (unknown & (best != best))) & (best_slot >= place))
+        )
         best, best_slot = blend(wins, own, best), blend(wins, itself, best_slot)
-        wins = (own < least) | (unknown & (least == least)) | (
-            ((own == least) | (unknown & (least != least))) & (least_slot >= place)
+        wins = (
+            (own < least)
+            | (unknown & (least == least))
+            | (((own == least) | (unknown & (least != least))) & (least_slot >= place))
         )
         least, least_slot = blend(wins, own, least), blend(wins, itself, least_slot)
     elif members == 0:
