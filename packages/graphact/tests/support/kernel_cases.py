@@ -157,6 +157,39 @@ def check_hop(module, graph, x, ops=(*OPS, "kernel"), closed=(False, True)):
                     assert_close(actual, reference.hop_backward(*back))
 
 
+FUNCTION_CASES = (
+    # functions, closed neighbourhoods, with the shift
+    ("max,min,std", False, True),
+    ("max,min,median,mean,std", True, False),
+    ("mean", False, True),
+)
+
+
+def check_functions(module, graph, x, cases=FUNCTION_CASES):
+    """Several functions at once, forward and back, in types and shapes too."""
+    tensors, max_degree = tensors_of(graph), graph.incoming.max_degree
+    for ops, closed, shifting in cases:
+        arguments = (x, tensors, ops, closed, shifting, max_degree)
+        expected = reference.neighborhood_functions(*arguments)
+        with poisoned():
+            actual = module.neighborhood_functions(*arguments)
+        assert [(part.dtype, part.shape) for part in actual] == [(part.dtype, part.shape) for part in expected]
+        for at in range(3):
+            assert_same((actual[1 + at], actual[6 + at]), (expected[1 + at], expected[6 + at]))
+        for at in (0, 4, 5):
+            assert_close(actual[at], expected[at])
+        grads = [signal(x.shape, seed=at).to(part) if part.numel() else None for at, part in enumerate(expected[:6])]
+        if "mean" not in ops.split(","):
+            grads[4] = None
+        slots = [None if grad is None else slot for grad, slot in zip(grads[1:4], expected[6:], strict=True)]
+        moments = (None, None, None) if grads[5] is None else (*expected[4:6], x)
+        if any(grad is not None for grad in grads):
+            back = (*grads, *slots, *moments, tensors, closed)
+            with poisoned():
+                actual = module.neighborhood_functions_backward(*back)
+            assert_close(actual, reference.neighborhood_functions_backward(*back))
+
+
 def check_once(module, graph, x, op):
     """One hop only."""
     lists = graph.incoming

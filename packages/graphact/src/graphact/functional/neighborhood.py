@@ -7,15 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from graphact._checks import HALF_PRECISION, check_companion, check_positive
+from graphact._checks import check_companion, check_positive
 from graphact.functional.segments import evaluate_segments, has_segments
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.eager import may_have_derivative
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
-from graphact.kernels.reference import gather_nodes, own_term
-from graphact.spec.operations import Operation, as_operation
+from graphact.kernels.reference import FUNCTIONS, gather_nodes
+from graphact.spec.operations import KERNEL, OPERATIONS, Operation, as_operation
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
 AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction
@@ -175,12 +174,8 @@ def check_operation(
 
 
 def shift_pass(x: Tensor, graph: Graph) -> tuple[Tensor]:
-    """``(S x,)``; in half precision, a diagonal joins in float32."""
-    if graph.diagonal is None:
-        return (autograd.shift(x, graph),)
-    wide = x.float() if x.dtype in HALF_PRECISION else x
-    own = own_term(graph.diagonal.to(wide.dtype).unsqueeze(-1), wide)
-    return ((autograd.shift(wide, graph) + own).to(x.dtype),)
+    """``(S x,)``."""
+    return (autograd.apply_operator(x, graph),)
 
 
 def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parameters, closed: bool) -> tuple[Tensor]:
@@ -191,21 +186,23 @@ def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parame
 def functions_pass(x: Tensor, graph: Graph, functions: Functions, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
     """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting.
 
-    One fused pass gives the first function and the shift, unless they are better apart: for a user's own function,
-    where edge weights are trained, and where a diagonal joins a shift in half precision, which is computed in float32.
+    One fused pass gives the shift and all functions but users' own and the Gaussian kernel, which is fused where it
+    stands alone.
     """
+    fused = [op.name for op, _ in functions if is_fused(op)]
     (op, parameters), *others = functions
-    rest = [evaluate(x, graph, *other, closed) for other in others]
-    in_half = graph.diagonal is not None and x.dtype in HALF_PRECISION
-    if not op.is_built_in or may_have_derivative(graph.weight) or (shifting and in_half):
-        value = evaluate(x, graph, op, parameters, closed)
-        return value, *rest, shift_pass(x, graph)[0] if shifting else x
-    value, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
-    if op.name == "kernel":
-        value = gaussian(value, parameters["gamma"], x)
-    if not shifting:
-        return value, *rest, x
-    return value, *rest, shifted if graph.diagonal is None else shifted + own_term(graph.diagonal.unsqueeze(-1), x)
+    if op is KERNEL and not others and shifting and not autograd.needs_own_shift(x, graph):
+        spread, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
+        return gaussian(spread, parameters["gamma"], x), autograd.add_own_term(shifted, x, graph)
+    found = autograd.neighborhood_functions(x, graph, fused, shifting, closed)
+    following, values = (found[0], iter(found[1:])) if shifting else (x, iter(found))
+    rest = [next(values) if is_fused(op) else evaluate(x, graph, op, each, closed) for op, each in functions]
+    return *rest, following
+
+
+def is_fused(op: Operation) -> bool:
+    """Return whether one pass over the neighbours evaluates an operation beside others."""
+    return op.name in FUNCTIONS and OPERATIONS.get(op.name) is op
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:

@@ -10,12 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph, Neighborhoods
+from graphact.graph.eager import may_have_derivative
 from graphact.kernels import reference
 from graphact.kernels.dispatch import implementation
 from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
 from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, is_traced, materialized
-from graphact.kernels.reference import accumulation_dtype, gather_selected, nodes_at, slot_dtype
+from graphact.kernels.reference import (
+    FUNCTIONS,
+    SELECTIONS,
+    accumulation_dtype,
+    gather_selected,
+    has_mean,
+    nodes_at,
+    num_members,
+    safe_ratio,
+    slot_dtype,
+)
 
 Gradients = tuple[Tensor | None, ...]
 MAX_NODES = 2**31 - 1
@@ -281,6 +293,161 @@ class HopBackward(KernelOp, name="hop_backward"):
         return grad_grad, None, shifted
 
 
+class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
+    """Several functions of the neighbours' values and the shift of one signal, so its gradient is the sum of theirs."""
+
+    schema = (
+        "(Tensor x, Tensor[] graph, str ops, bool closed, bool shifting, int max_degree) -> "
+        "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+    )
+    signals, bundle = 1, (GraphTensors, 1)
+
+    @staticmethod
+    def run(
+        x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
+    ) -> tuple[Tensor, ...]:
+        return implementation(x).neighborhood_functions(x, graph, ops, closed, shifting, max_degree)
+
+    @staticmethod
+    def fake(x: Tensor, _: Any, ops: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
+        names, wide, slots = ops.split(","), accumulation_dtype(x.dtype), slot_dtype(max_degree)
+        selected = [op in names for op in SELECTIONS]
+        results = (
+            (shifting, x.dtype),
+            *((wanted, x.dtype) for wanted in selected),
+            (has_mean(ops), wide),
+            ("std" in names, wide),
+            *((wanted, slots if wanted else torch.uint8) for wanted in selected),
+        )
+        return tuple(x.new_empty(x.shape if wanted else 0, dtype=dtype) for wanted, dtype in results)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, graph, ops, ctx.closed, shifting, _ = inputs
+        names, ctx.dtype = ops.split(","), x.dtype
+        ctx.wanted = [shifting, *(op in names for op in SELECTIONS), has_mean(ops), "std" in names]
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[6:])
+        moments = (*output[4:6], x) if "std" in names else (None, None, None)
+        slots = (slot if op in names else None for op, slot in zip(SELECTIONS, output[6:], strict=True))
+        NeighborhoodFunctions.save_tensors(ctx, graph, *slots, *moments)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Gradients:
+        *slots, mean, std, x, graph = NeighborhoodFunctions.load_saved(ctx)
+        given = [grad if wanted else None for grad, wanted in zip(grads, ctx.wanted, strict=False)]
+        if all(grad is None for grad in given):
+            return (None,)
+        slots = [None if grad is None else slot for grad, slot in zip(given[1:4], slots, strict=True)]
+        moments = (None, None, None) if given[5] is None else (mean, std, x)
+        return (NeighborhoodFunctionsBackward.apply(*given, *slots, *moments, graph, ctx.closed).to(ctx.dtype),)
+
+    @staticmethod
+    def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
+        (x, graph, ops, closed, shifting, _), tangent = inputs, tangents[0]
+        names = ops.split(",")
+        results = [output[at].new_empty(0) for at in range(6)]  # torch refuses None for an output of numbers
+        if shifting:
+            results[0] = Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
+        for at, op in enumerate(SELECTIONS):
+            if op in names:
+                results[1 + at] = gather_selected(tangent, nodes_at(output[6 + at], graph.incoming, closed), 0.0)
+        if has_mean(ops):
+            mean, std = output[4:6]
+            heard, products = _sums_of_products(tangent, x, graph, closed, "std" in names)
+            results[4] = heard / num_members(graph.incoming, closed)
+            if "std" in names:
+                results[5] = safe_ratio((products - mean * heard) / num_members(graph.incoming, closed), std)
+        return *results, None, None, None
+
+
+class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backward"):
+    """Linear in all gradients; with that of the standard deviation it depends on the signal and its moments, too."""
+
+    schema = (
+        "(Tensor? grad_shifted, Tensor? grad_max, Tensor? grad_min, Tensor? grad_median, Tensor? grad_mean, "
+        "Tensor? grad_std, Tensor? max_slot, Tensor? min_slot, Tensor? median_slot, Tensor? mean, Tensor? std, "
+        "Tensor? x, Tensor[] graph, bool closed) -> Tensor"
+    )
+    signals, bundle = 12, (GraphTensors, 12)
+
+    @staticmethod
+    def run(*inputs: Any) -> Tensor:
+        given = next(x for x in inputs if x is not None)
+        return implementation(given).neighborhood_functions_backward(*inputs)
+
+    @staticmethod
+    def fake(*inputs: Any) -> Tensor:
+        given = next(x for x in (*inputs[:4], inputs[11], *inputs[4:6]) if x is not None)
+        return given.new_empty(given.shape)
+
+    @staticmethod
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, graph, ctx.closed = inputs
+        ctx.given = [grad is not None for grad in tensors[:6]]
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in tensors]
+        NeighborhoodFunctionsBackward.save_tensors(ctx, graph, *tensors[5:])
+
+    @staticmethod
+    def backward(ctx: Any, direction: Tensor) -> Gradients:
+        grad_std, *slots, mean, std, x, graph = NeighborhoodFunctionsBackward.load_saved(ctx)
+        found: list[Tensor | None] = [None] * 12
+        if ctx.given[0]:
+            found[0] = Shift.apply(direction, graph.weight, graph.weight_t, graph.lists)
+        for at, slot in enumerate(slots):
+            if slot is not None:
+                found[1 + at] = gather_selected(direction, nodes_at(slot, graph.incoming, ctx.closed), 0.0)
+        if ctx.given[4] or ctx.given[5]:
+            count = num_members(graph.incoming, ctx.closed)
+            wide = direction.to(accumulation_dtype(direction.dtype))
+            heard, products = _sums_of_products(wide, x, graph, ctx.closed, ctx.given[5])
+            found[4] = heard / count if ctx.given[4] else None
+        if ctx.given[5]:
+            scale = safe_ratio(grad_std / count, std)
+            sums = products - mean * heard
+            found[5], found[9], found[10] = (
+                safe_ratio(sums / count, std),
+                -scale * heard,
+                -safe_ratio(scale * sums, std),
+            )
+            found[11] = wide * _sum_members(scale, graph.lists.transposed, ctx.closed)
+        return tuple(None if grad is None else grad.to(dtype) for grad, dtype in zip(found, ctx.dtypes, strict=True))
+
+    @classmethod
+    def jvp(cls, inputs: tuple[Any, ...], _: Any, tangents: tuple[Any, ...]) -> Any:
+        grads, mean, std, x = list(tangents[:6]), *inputs[9:12]
+        if tangents[10] is not None:
+            change = -safe_ratio(inputs[5] * tangents[10], std)
+            grads[5] = change if grads[5] is None else grads[5] + change
+        terms = []
+        if any(grad is not None for grad in grads):
+            slots = [None if grad is None else slot for grad, slot in zip(grads[1:4], inputs[6:9], strict=True)]
+            moments = (None, None, None) if grads[5] is None else (mean, std, x)
+            terms.append(cls.apply(*grads, *slots, *moments, *inputs[12:]))
+        if tangents[9] is not None or tangents[11] is not None:
+            center, signal = (
+                torch.zeros_like(one) if two is None else two for one, two in ((mean, tangents[9]), (x, tangents[11]))
+            )
+            terms.append(cls.apply(*[None] * 5, inputs[5], *[None] * 3, center, std, signal, *inputs[12:]))
+        return sum(terms[1:], terms[0]) if terms else None
+
+
+def _sum_members(x: Tensor, lists: EdgeLists, closed: bool) -> Tensor:
+    """The sum over each neighbourhood, weights ignored."""
+    unit = x.new_ones(lists.incoming.col.shape)
+    total = Shift.apply(x, unit, unit, lists)
+    return total + x if closed else total
+
+
+def _sums_of_products(
+    x: Tensor, other: Tensor | None, graph: GraphTensors, closed: bool, is_wanted: bool
+) -> tuple[Tensor, Tensor]:
+    """The sums of x and, if they are wanted, of ``x * other`` over each neighbourhood, in at least float32."""
+    wide = x.to(accumulation_dtype(x.dtype))
+    total = _sum_members(wide, graph.lists, closed)
+    return total, _sum_members(wide * other, graph.lists, closed) if is_wanted and other is not None else total
+
+
 def shift(x: Tensor, graph: Graph) -> Tensor:
     """The off-diagonal part of ``S x``; edge weights get their gradient."""
     return Shift.apply(x, graph.weight, graph.outgoing_weight, EdgeLists(graph.incoming, graph.outgoing))
@@ -304,6 +471,62 @@ def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting
     max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
     values, _, shifted = FusedNeighborPass.apply(x, tensors_of(graph), op, closed, shifting, max_degree)
     return values, shifted
+
+
+def neighborhood_functions(
+    x: Tensor, graph: Graph, ops: Sequence[str], shift: bool, closed: bool = False
+) -> tuple[Tensor, ...]:
+    """Several functions of each neighbourhood in one pass over the neighbours, preceded by ``S x`` if it is wanted.
+
+    A pass of its own gives the shift where edge weights are trained, and where a diagonal joins it in half precision.
+
+    Args:
+        x: signal ``(..., N, F)``.
+        graph: the graph, whose weights and diagonal concern the shift alone.
+        ops: names among ``"max"``, ``"min"``, ``"median"`` (the lower one), ``"mean"`` and ``"std"`` (the population
+            standard deviation). All are 0 over an empty neighbourhood.
+        shift: whether the shift is wanted.
+        closed: count a node among its neighbours.
+
+    Returns:
+        ``S x`` if it is wanted, then the functions in the order of ``ops``, each of the shape of x.
+
+    Raises:
+        ValueError: ops holds another name.
+    """
+    unknown = [op for op in ops if op not in FUNCTIONS]
+    if unknown:
+        raise ValueError(f"ops must be names among {', '.join(FUNCTIONS)}, got {unknown[0]!r}")
+    is_fused = shift and len(ops) > 0 and not needs_own_shift(x, graph)
+    results: dict[str, Tensor] = {}
+    if len(ops) > 0:
+        max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
+        found = NeighborhoodFunctions.apply(x, tensors_of(graph), ",".join(ops), closed, is_fused, max_degree)
+        results = dict(zip(("shift", *FUNCTIONS), found, strict=False))
+    values = tuple(results[op].to(x.dtype) for op in ops)
+    if not shift:
+        return values
+    if not is_fused:
+        return apply_operator(x, graph), *values
+    return add_own_term(results["shift"], x, graph), *values
+
+
+def needs_own_shift(x: Tensor, graph: Graph) -> bool:
+    """Return whether a shift is better apart: with trained edge weights or, in half precision, with a diagonal."""
+    return may_have_derivative(graph.weight) or (graph.diagonal is not None and x.dtype in HALF_PRECISION)
+
+
+def apply_operator(x: Tensor, graph: Graph) -> Tensor:
+    """``S x`` with the diagonal, which joins in float32 in half precision; edge weights get their gradient."""
+    wide = x.float() if graph.diagonal is not None and x.dtype in HALF_PRECISION else x
+    return add_own_term(shift(wide, graph), wide, graph).to(x.dtype)
+
+
+def add_own_term(shifted: Tensor, x: Tensor, graph: Graph) -> Tensor:
+    """Add what the diagonal of the operator, if it has one, adds to a shift."""
+    if graph.diagonal is None:
+        return shifted
+    return shifted + reference.own_term(graph.diagonal.to(x.dtype).unsqueeze(-1), x)
 
 
 def tensors_of(graph: Graph) -> GraphTensors:

@@ -101,7 +101,7 @@ class KernelOp:
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
         """The result, in the form that fits where it is computed."""
-        if is_traced(inputs[0]):
+        if is_traced(inputs[0] if inputs[0] is not None else next(x for x in inputs if x is not None)):
             if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
                 return cls.operator(*cls._flat(inputs))
             if eager_transforms.JVP_NESTING < 2:

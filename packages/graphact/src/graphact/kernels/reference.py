@@ -197,6 +197,107 @@ def hop_backward(
     return scattered if grad_shifted is None else scattered + shift(grad_shifted, graph.weight_t, graph.outgoing)
 
 
+FUNCTIONS = ("max", "min", "median", "mean", "std")
+SELECTIONS = FUNCTIONS[:3]
+
+
+def neighborhood_functions(
+    x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
+) -> tuple[Tensor, ...]:
+    """Evaluate several functions of the neighbours' values and the shift in one pass.
+
+    ``ops`` lists names of `FUNCTIONS`, separated by commas. Returns the shift, the functions in the order of
+    `FUNCTIONS`, then the slots of the largest, the smallest and the median value as :func:`fused_neighbor_pass` gives
+    them. The mean and the standard deviation, :func:`moments`, are held in at least float32; the mean comes with the
+    standard deviation, whose gradient needs it. Results that are not requested are empty.
+    """
+    names, nothing = ops.split(","), x.new_empty(0)
+    found = {op: fused_neighbor_pass(x, graph, op, closed, False, max_degree)[:2] for op in SELECTIONS if op in names}
+    values, slots = zip(*(found.get(op, (nothing, nothing.byte())) for op in SELECTIONS), strict=True)
+    empty = nothing.to(accumulation_dtype(x.dtype))
+    mean = moments(x, graph.incoming, closed, "mean") if has_mean(ops) else empty
+    std = moments(x, graph.incoming, closed, "std") if "std" in names else empty
+    return shift(x, graph.weight, graph.incoming) if shifting else nothing, *values, mean, std, *slots
+
+
+def has_mean(ops: str) -> bool:
+    """Return true if a pass over the neighbours gives their mean."""
+    return "mean" in ops or "std" in ops
+
+
+def moments(x: Tensor, lists: Lists, closed: bool, op: str) -> Tensor:
+    """The mean or the population standard deviation of each neighbourhood; 0 for an empty one.
+
+    Differences are taken to one of the neighbours, so the deviation of equal values is exactly 0; its gradient is 0
+    there.
+    """
+    wide = x.to(accumulation_dtype(x.dtype))
+
+    def moment(nodes: Tensor, edges: Tensor) -> Tensor:
+        table = lists.col[edges]
+        if closed:
+            table = torch.cat([nodes.unsqueeze(-1), table], dim=-1)
+        values = gather_nodes(wide, table)
+        if table.size(-1) == 0:
+            return values.sum(-2)
+        if op == "mean":
+            return values.mean(-2)
+        apart = values - values[..., :1, :]
+        return safe_sqrt((apart - apart.mean(-2, keepdim=True)).square().mean(-2))
+
+    return reduce(lists, moment)
+
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """The square root, with the gradient 0 at 0."""
+    return torch.where(x == 0, 0.0, torch.where(x == 0, 1.0, x).sqrt())
+
+
+def safe_ratio(x: Tensor, divisor: Tensor) -> Tensor:
+    """``x / divisor``, and 0 where the divisor is 0; so are its gradients."""
+    return torch.where(divisor == 0, 0.0, x / torch.where(divisor == 0, 1.0, divisor))
+
+
+def neighborhood_functions_backward(
+    grad_shifted: Tensor | None, grad_max: Tensor | None, grad_min: Tensor | None, grad_median: Tensor | None,
+    grad_mean: Tensor | None, grad_std: Tensor | None, max_slot: Tensor | None, min_slot: Tensor | None,
+    median_slot: Tensor | None, mean: Tensor | None, std: Tensor | None, x: Tensor | None, graph: GraphTensors,
+    closed: bool,
+) -> Tensor:  # fmt: skip
+    """The gradient of :func:`neighborhood_functions` by x, from those of its results; None adds nothing.
+
+    ``out[j] = sum_i grad_std[i] / (d[i] std[i]) (x[j] - mean[i])`` for the standard deviation, over the nodes i whose
+    neighbour j is; d is the number of neighbours. It alone needs ``mean``, ``std`` and ``x``.
+    """
+    given = [
+        grad for grad in (grad_shifted, grad_max, grad_min, grad_median, x, grad_mean, grad_std) if grad is not None
+    ]
+    wide, parts = accumulation_dtype(given[0].dtype), []
+    count = num_members(graph.incoming, closed).to(wide)
+    if grad_shifted is not None:
+        parts.append(shift(grad_shifted.to(wide), graph.weight_t, graph.outgoing))
+    for grad, slot in ((grad_max, max_slot), (grad_min, min_slot), (grad_median, median_slot)):
+        if grad is not None and slot is not None:
+            parts.append(scatter_selected(grad.to(wide), nodes_at(slot, graph.incoming, closed)))
+
+    def spread(grad: Tensor) -> Tensor:
+        total = shift(grad, torch.ones_like(graph.weight_t), graph.outgoing)
+        return total + grad if closed else total
+
+    if grad_mean is not None:
+        parts.append(spread(grad_mean / count))
+    if grad_std is not None and mean is not None and std is not None and x is not None:
+        scale = safe_ratio(grad_std / count, std)
+        own = torch.where(x.isfinite(), x.to(wide), 0.0)  # where it is not, all deviations around are NaN
+        parts.append(own * spread(scale) - spread(scale * mean))
+    return torch.stack(parts).sum(0).to(given[0].dtype)
+
+
+def num_members(lists: Lists, closed: bool) -> Tensor:
+    """The number of members of each neighbourhood as a column, 1 for an empty one, to divide by."""
+    return (lists.rowptr.diff() + closed).clamp(min=1).unsqueeze(-1)
+
+
 def slot_dtype(max_degree: int) -> torch.dtype:
     """The smallest integer type that holds 0..max_degree."""
     return next(dtype for most, dtype in SLOT_DTYPES if max_degree <= most)

@@ -7,6 +7,7 @@ of threads nor on how the work is cut.
 import torch
 
 from graphact._checks import HALF_PRECISION
+from graphact.kernels.numba.functions import neighborhood_functions, neighborhood_functions_backward
 from graphact.kernels.numba.mix import mix, mix_backward
 from graphact.kernels.numba.select import scatter_selected, select
 from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward, shift, shift_weight_grad
@@ -23,6 +24,8 @@ __all__ = [
     "hop_backward",
     "mix",
     "mix_backward",
+    "neighborhood_functions",
+    "neighborhood_functions_backward",
     "scatter_selected",
     "select",
     "shift",

@@ -118,6 +118,16 @@ def some(_: Any, mask: Any) -> Any:
 
 
 @in_compiled_code
+def square_root(_: Any, lanes: Any) -> Any:
+    """The square roots of floating-point numbers."""
+
+    def emit(_: Any, builder: Any, __: Any, values: Any) -> Any:
+        return _call(builder, "llvm.sqrt", values[0].type, [values[0]], f".{_suffix(values[0].type)}")
+
+    return lanes(lanes), emit
+
+
+@in_compiled_code
 def prefetch(_: Any, array: Array, at: Size) -> Any:
     """Ask for the line of memory that holds ``array[at]``, which will soon be read."""
 
@@ -164,6 +174,7 @@ def _comparison(sign: str) -> Callable[[Any, types.Type, Any], Any]:
 
 for name in ("add", "sub", "mul"):
     _binary(getattr(operator, name), _arithmetic(name))
+_binary(operator.truediv, lambda builder, _, values: builder.fdiv(*values))
 for name, sign in {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}.items():
     _binary(getattr(operator, name), _comparison(sign), to_mask=True)
 _binary(operator.and_, lambda builder, _, values: builder.and_(*values))

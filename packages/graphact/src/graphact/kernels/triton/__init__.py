@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors
-from graphact.kernels.reference import accumulation_dtype, slot_dtype
+from graphact.kernels.reference import (
+    accumulation_dtype,
+    neighborhood_functions,
+    neighborhood_functions_backward,
+    slot_dtype,
+)
 from graphact.kernels.triton.fused import hop_backward, launch_fused
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
@@ -29,6 +34,8 @@ __all__ = [
     "hop_backward",
     "mix",
     "mix_backward",
+    "neighborhood_functions",
+    "neighborhood_functions_backward",
     "scatter_selected",
     "select",
     "shift",
