@@ -17,7 +17,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.graph.build import CSR, counting, is_on_host, parts_on_host, same_pattern, transpose
 from graphact.graph.eager import is_plain
 from graphact.graph.neighborhoods import inverse_permutation
-from graphact.kernels import autograd
+from graphact.kernels.autograd import neighborhood_functions
 from graphact.nn.call import BUILT
 
 FUNCTIONS = ("max", "min", "median", "mean", "std", "sum", "var")
@@ -59,28 +59,13 @@ class Messages(NamedTuple):
         x = torch.nn.functional.pad(x, (0, 0, 0, beyond)) if beyond else x
         passes = tuple(dict.fromkeys("std" if name == "var" else name for name in functions if name != "sum"))
         found = neighborhood_functions(x, self.graph, passes, "sum" in functions)
-        values = dict(zip((*(["sum"] if "sum" in functions else []), *passes), found, strict=True))
+        names = (*(["sum"] if "sum" in functions else []), *passes)
+        values = {name: each[..., : self.num_targets, :] for name, each in zip(names, found, strict=True)}
         if "std" in values:
             deviation = values["std"]
             values["std"] = deviation.masked_fill(deviation <= SMALL_STD, 0.0)
             values["var"] = deviation.square()
-        return [values[name][..., : self.num_targets, :] for name in functions]
-
-
-def neighborhood_functions(x: Tensor, graph: Graph, ops: Sequence[str], shift: bool) -> tuple[Tensor, ...]:
-    """Return the shift if it is wanted, then functions of the neighbours' values, composed pass by pass."""
-    divisor = graph.degree.clamp(min=1).to(x.dtype).unsqueeze(-1)
-    found = [autograd.shift(x, graph)] if shift else []
-    for op in ops:
-        if op in ("max", "min", "median"):
-            found.append(autograd.select(x, None, graph.incoming, op, False)[0])
-            continue
-        mean = autograd.shift(x, graph) / divisor
-        if op == "std":
-            variance = autograd.shift(x.square(), graph) / divisor - mean.square()
-            mean = torch.where(variance <= 0, 0.0, torch.where(variance <= 0, 1.0, variance).sqrt())
-        found.append(mean)
-    return tuple(found)
+        return [values[name] for name in functions]
 
 
 def can_aggregate(x: Tensor, index: Any) -> bool:
