@@ -20,6 +20,11 @@ AGGREGATORS = ["mean", "min", "max", "std"]
 SCALERS = ["identity", "amplification", "attenuation"]
 
 
+@pytest.fixture(autouse=True)
+def _small_graphs_too(monkeypatch):
+    monkeypatch.setattr(fused, "FEW_NUMBERS", 0)
+
+
 def edges(nodes=N, count=400):
     """Edges among all but the last nodes, some of them twice, with self-loops; every degree is small."""
     generator = torch.Generator().manual_seed(5)
@@ -328,6 +333,19 @@ def test_calls_that_run_pyg():
     each = torch.func.vmap(lambda part: faster(part, edge_index))(batch)
     torch.testing.assert_close(each, model(batch, edge_index))
     assert "transforms" in report(faster)[0].reason
+
+
+def test_few_messages_run_pyg(monkeypatch):
+    x, edge_index = signal(), edges()
+    monkeypatch.setattr(fused, "FEW_NUMBERS", edge_index.size(1) * F + 1)
+    for name, reason in (("SAGEConv max", "there are few messages, and PyG is as fast"), ("SAGEConv median", "")):
+        model, faster = made(name)
+        torch.testing.assert_close(faster(x, edge_index), model(x, edge_index))
+        assert report(faster)[0].reason == reason
+    monkeypatch.setattr(fused, "FEW_NUMBERS", edge_index.size(1) * F)
+    _, faster = made("SAGEConv max")
+    faster(x, edge_index)
+    assert is_fused(faster)
 
 
 def test_edge_weights_and_features_run_pyg():

@@ -17,6 +17,7 @@ from graphact.spec import UnsupportedModelError
 ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv, in nodes
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
 SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
+FEW_NUMBERS = 2**15  # in all messages, below which PyG's code is as fast, but for the median
 COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
 
 
@@ -47,6 +48,10 @@ class FusedConv(MessagePassing):
         """Return why a convolution of the original class cannot be replaced; else an empty string."""
         raise NotImplementedError
 
+    def functions(self) -> list[Any]:
+        """Return the names of the functions of messages that the convolution computes, None for others."""
+        raise NotImplementedError
+
     def reason_now(self, x: Any, edge_index: Any, others: dict[str, Any]) -> str:
         """Return why a call takes PyG's code; else an empty string."""
         if torch.jit.is_tracing():
@@ -62,6 +67,8 @@ class FusedConv(MessagePassing):
             return f"messages that depend on {given[0]} have no fused form"
         if self.explain or self.decomposed_layers != 1 or self.flow != "source_to_target":
             return "explain, decomposed_layers or flow was set"
+        if edge_index.size(1) * x.size(-1) < FEW_NUMBERS and "median" not in self.functions():
+            return "there are few messages, and PyG is as fast"
         return "it carries hooks" if any(map(is_hooked, self.replaced_parts(self))) else ""
 
     @staticmethod
@@ -87,6 +94,11 @@ class FusedSum(FusedConv):
                 return f"its aggregation {part} has no fused form"
         return "" if conv.node_dim == -2 else f"node_dim={conv.node_dim} has no fused form"
 
+    def functions(self) -> list[Any]:
+        aggregation: Any = self.aggr_module
+        several = isinstance(aggregation, MultiAggregation)
+        return [function_of(part) for part in (aggregation.aggrs if several else [aggregation])]
+
     def propagate(self, edge_index: Any, size: Any = None, **values: Any) -> Tensor:
         """Aggregate the values of the senders."""
         if torch.compiler.is_compiling():
@@ -103,10 +115,9 @@ class FusedSum(FusedConv):
             return super().propagate(edge_index, size=size, x=(x, x_target), **values)
         num_senders, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
         messages = messages_of_edges(edge_index, num_senders, num_targets, x.dtype)
+        values = messages.aggregate(x, self.functions())
         aggregation: Any = self.aggr_module
-        if not isinstance(aggregation, MultiAggregation):
-            return messages.aggregate(x, [function_of(aggregation)])[0]
-        return aggregation.combine(messages.aggregate(x, [function_of(part) for part in aggregation.aggrs]))
+        return aggregation.combine(values) if isinstance(aggregation, MultiAggregation) else values[0]
 
     def _jinja_propagate(self, edge_index: Any, size: Any = None, **values: Any) -> Tensor:
         """Aggregate the values of the senders; PyG sets this as ``propagate`` where an explanation ends."""
@@ -167,6 +178,9 @@ class FusedPNAConv(FusedConv, PNAConv):
         networks = (*conv.pre_nns, *conv.post_nns)
         return [*FusedConv.replaced_parts(conv), *networks, *(network[0] for network in networks)]
 
+    def functions(self) -> list[Any]:
+        return [function_of(part) for part in self.aggr_module.aggr.aggrs]
+
     def forward(self, x: Any, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
         if torch.compiler.is_compiling():
             return super().forward(x, edge_index, edge_attr)
@@ -174,7 +188,7 @@ class FusedPNAConv(FusedConv, PNAConv):
         if self.last_reason or x.dim() != 2 or x.size(0) == 0:
             return super().forward(x, edge_index, edge_attr)
         messages = messages_of_edges(edge_index, len(x), len(x), x.dtype, by_degree=True)
-        functions: list[Any] = [function_of(part) for part in self.aggr_module.aggr.aggrs]
+        functions = self.functions()
         order, position = messages.order, messages.position
         towers, width = self.towers, self.F_in
         weight = torch.stack([before[0].weight for before in self.pre_nns])  # (towers, width, 2 * width)
@@ -217,12 +231,11 @@ class FusedPNAConv(FusedConv, PNAConv):
         constant = after + (shared @ bias.unsqueeze(-1)).squeeze(-1)
         maps = torch.cat([weight_x, mixed.flatten(-2)], -1).transpose(-2, -1)
         inputs = torch.cat([x, *values], -1).split([count for _, count in groups])
-        return torch.cat(
-            [
-                torch.baddbmm(constant[group].unsqueeze(1), rows.transpose(0, 1), maps[group]).transpose(0, 1)
-                for group, rows in enumerate(inputs)
-            ]
-        )
+        mixed_rows = [
+            torch.baddbmm(added.unsqueeze(1), rows.transpose(0, 1), each).transpose(0, 1)
+            for rows, each, added in zip(inputs, maps.unbind(), constant.unbind(), strict=True)
+        ]
+        return torch.cat(mixed_rows)
 
     def _mix(
         self, x: Tensor, values: list[Tensor], functions: list[str], degree: Tensor, weight_target: Tensor, bias: Tensor
