@@ -53,7 +53,11 @@ class MinAggregation(_OneFunction, nn.MinAggregation):
 
 
 class MeanAggregation(_OneFunction, nn.MeanAggregation):
-    r"""The mean of the messages: PyG's ``MeanAggregation``."""
+    r"""The mean of the messages: PyG's ``MeanAggregation``.
+
+    Alone it takes PyG's implementation. Together with others (:class:`MultiAggregation`), and in convolutions that
+    :func:`accelerate` replaced, it comes from the same pass.
+    """
 
     function = "mean"
 
@@ -90,6 +94,7 @@ class StdAggregation(_OneFunction, nn.StdAggregation):
     function = "std"
 
 
+FAST_IN_PYG = {"mean", "sum"}  # of messages that stand in memory, where nothing else is computed of them
 KINDS: dict[type[nn.Aggregation], str] = {
     **{kind: kind.function for kind in _OneFunction.__subclasses__()},
     **{kind.__bases__[1]: kind.function for kind in _OneFunction.__subclasses__()},
@@ -158,7 +163,7 @@ def aggregate(
     """Evaluate functions of messages along a dimension; None where PyG has to."""
     given = ptr if index is None else index
     names = [name for name in functions if name is not None]
-    if not names or len(names) < len(functions) or not can_aggregate(x, given) or given is None:
+    if len(names) < len(functions) or set(names) <= FAST_IN_PYG or not can_aggregate(x, given) or given is None:
         return None
     if dim_size is None:
         dim_size = given.numel() - 1 if index is None else int(given.max()) + 1 if given.numel() else 0
