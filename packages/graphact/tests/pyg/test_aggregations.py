@@ -210,6 +210,23 @@ def test_a_change_in_place_is_noticed(built):
     assert built == [3, 3, 3]
 
 
+@pytest.mark.parametrize("count", [0, 1, 90])
+def test_devices_build_the_same_lists(count, monkeypatch):
+    """Elsewhere than on the CPU torch sorts the edges."""
+    torch.manual_seed(2)
+    source, target = torch.randint(0, 15, (2, count))
+    if count:
+        source[: count // 3], target[: count // 3] = source[-(count // 3) :].clone(), target[-(count // 3) :].clone()
+    counted = messages.build_graph(source, target, 20, torch.float64)
+    monkeypatch.setattr(messages, "is_on_host", lambda index: False)
+    found = messages.build_graph(source, target, 20, torch.float64)
+    for name in ("weight", "outgoing_weight", "incoming_slot"):
+        assert torch.equal(getattr(found, name), getattr(counted, name))
+    for name in ("rowptr", "col", "order", "sizes"):
+        for one, other in ((found.incoming, counted.incoming), (found.outgoing, counted.outgoing)):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+
+
 KINDS = ["max", "std", "softmax", "median", "sum", "var"]
 MODES = {
     "cat": {},

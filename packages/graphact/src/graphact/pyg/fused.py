@@ -54,8 +54,6 @@ class FusedConv(MessagePassing):
 
     def reason_now(self, x: Any, edge_index: Any, others: dict[str, Any]) -> str:
         """Return why a call takes PyG's code; else an empty string."""
-        if torch.jit.is_tracing():
-            return COMPILED
         if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
             return f"edge_index is a {type(edge_index).__name__}, or not dense"
         if not can_aggregate(x, edge_index) or edge_index.dtype not in (torch.int64, torch.int32):
@@ -105,19 +103,19 @@ class FusedSum(FusedConv):
             return super().propagate(edge_index, size=size, **values)
         x, x_target = values.pop("x")
         reason = self.reason_now(x, edge_index, values)
-        sizes = [x.size(-2) if isinstance(x, Tensor) else 0, None if x_target is None else x_target.size(-2)]
-        if size is not None and not reason:
-            if any(None not in (given, found) and given != found for given, found in zip(size, sizes, strict=True)):
+        num_senders = x.size(-2) if isinstance(x, Tensor) else 0
+        num_targets = num_senders if x_target is None else x_target.size(-2)
+        if size is not None:
+            num_targets = size[1] if x_target is None and size[1] is not None else num_targets
+            if size[0] not in (None, num_senders) or size[1] not in (None, num_targets):
                 reason = f"size is {size}"  # which PyG refuses
-            sizes[1] = size[1] if sizes[1] is None else sizes[1]
         self.last_reason = reason
-        if reason or 0 in sizes:
+        if reason or 0 in (num_senders, num_targets):
             return super().propagate(edge_index, size=size, x=(x, x_target), **values)
-        num_senders, num_targets = sizes[0], sizes[0] if sizes[1] is None else sizes[1]
         messages = messages_of_edges(edge_index, num_senders, num_targets, x.dtype)
-        values = messages.aggregate(x, self.functions())
+        results = messages.aggregate(x, self.functions())
         aggregation: Any = self.aggr_module
-        return aggregation.combine(values) if isinstance(aggregation, MultiAggregation) else values[0]
+        return aggregation.combine(results) if isinstance(aggregation, MultiAggregation) else results[0]
 
     def _jinja_propagate(self, edge_index: Any, size: Any = None, **values: Any) -> Tensor:
         """Aggregate the values of the senders; PyG sets this as ``propagate`` where an explanation ends."""

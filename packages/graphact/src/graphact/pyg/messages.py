@@ -75,7 +75,7 @@ def can_aggregate(x: Tensor, index: Any) -> bool:
         and is_plain(x, index)
         and x.is_floating_point()
         and x.device == index.device
-        and not torch.jit.is_tracing()
+        and not torch._C._is_tracing()
     )
 
 
@@ -157,10 +157,10 @@ def build_graph(source: Tensor, target: Tensor, num_nodes: int, dtype: torch.dty
         rows_t, edge_t = transpose(rows)
         return Graph._of(parts_on_host(rows, rows_t, same_pattern(rows, rows_t), edge_t, weight, None))
     order = (target * num_nodes + source).argsort(stable=True)
-    row, col = target[order], source[order]
-    edge_t = col.argsort(stable=True)
-    incoming = lists_of(row, col, num_nodes)
-    return Graph(incoming, lists_of(col[edge_t], row[edge_t], num_nodes), weight, weight, is_directed=True)
+    target, source = target[order], source[order]
+    order = source.argsort(stable=True)
+    incoming = lists_of(target, source, num_nodes)
+    return Graph(incoming, lists_of(source[order], target[order], num_nodes), weight, weight, is_directed=True)
 
 
 def lists_of(row: Tensor, col: Tensor, num_nodes: int) -> Neighborhoods:
