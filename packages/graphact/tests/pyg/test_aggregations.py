@@ -8,7 +8,7 @@ from torch_geometric import nn as pyg
 from torch_geometric.nn import SAGEConv
 
 import graphact
-from graphact.pyg import aggregations, messages
+from graphact.pyg import aggregations, message_lists
 
 NAMES = ("Max", "Min", "Mean", "Median", "Std")
 NEEDS_MESSAGES = ("Median",)  # PyG's reads out of bounds where the first target has none
@@ -175,13 +175,13 @@ def test_bad_indices_raise_as_in_pyg():
 @pytest.fixture
 def built(monkeypatch):
     """Count the graphs that are built."""
-    sizes, build = [], messages.build_graph
+    sizes, build = [], message_lists.build_graph
 
     def counting(source, *arguments):
         sizes.append(source.numel())
         return build(source, *arguments)
 
-    monkeypatch.setattr(messages, "build_graph", counting)
+    monkeypatch.setattr(message_lists, "build_graph", counting)
     graphact.nn.clear_graph_cache()
     return sizes
 
@@ -217,9 +217,9 @@ def test_devices_build_the_same_lists(count, monkeypatch):
     source, target = torch.randint(0, 15, (2, count))
     if count:
         source[: count // 3], target[: count // 3] = source[-(count // 3) :].clone(), target[-(count // 3) :].clone()
-    counted = messages.build_graph(source, target, 20, torch.float64)
-    monkeypatch.setattr(messages, "is_on_host", lambda index: False)
-    found = messages.build_graph(source, target, 20, torch.float64)
+    counted = message_lists.build_graph(source, target, 20, torch.float64)
+    monkeypatch.setattr(message_lists, "is_on_host", lambda index: False)
+    found = message_lists.build_graph(source, target, 20, torch.float64)
     for name in ("weight", "outgoing_weight", "incoming_slot"):
         assert torch.equal(getattr(found, name), getattr(counted, name))
     for name in ("rowptr", "col", "order", "sizes"):
@@ -249,9 +249,9 @@ def test_several_aggregations(mode):
 
 
 def test_one_pass_for_several_aggregations(monkeypatch):
-    calls, evaluate = [], messages.neighborhood_functions
+    calls, evaluate = [], message_lists.neighborhood_functions
     monkeypatch.setattr(
-        messages, "neighborhood_functions", lambda *inputs: calls.append(inputs[2:]) or evaluate(*inputs)
+        message_lists, "neighborhood_functions", lambda *inputs: calls.append(inputs[2:]) or evaluate(*inputs)
     )
     x, index, targets, _ = drawn("many")
     graphact.pyg.MultiAggregation(["sum", "max", "var", "std", "max"])(x, index, dim_size=targets)

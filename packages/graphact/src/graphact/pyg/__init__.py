@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         StdAggregation,
     )
     from graphact.pyg.data import AttachGraph, GraphData
-    from graphact.pyg.fused import ConvReport, accelerate, report, restore
+    from graphact.pyg.fused_convs import ConvReport, accelerate, report, restore
 
 __all__ = [
     "AttachGraph",
@@ -41,6 +41,6 @@ if not TYPE_CHECKING:
             "MaxAggregation MeanAggregation MedianAggregation MinAggregation MultiAggregation StdAggregation"
         ),
         "graphact.pyg.data": "AttachGraph GraphData",
-        "graphact.pyg.fused": "ConvReport accelerate report restore",
+        "graphact.pyg.fused_convs": "ConvReport accelerate report restore",
     }
     __getattr__ = lazy_names(__name__, HOMES)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric import nn
 
-from graphact.pyg.messages import can_aggregate, messages_of_index
+from graphact.pyg.message_lists import can_aggregate, messages_of_index
 
 
 class _OneFunction(nn.Aggregation):

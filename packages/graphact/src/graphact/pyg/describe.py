@@ -34,7 +34,7 @@ from graphact.graph.protocol import GraphLike
 from graphact.nn.call import ModelCall
 from graphact.nn.description import Edges, check_dropout, describe_part, described_edges, layer_norm, register_kinds
 from graphact.nn.module import Describer, GraphModule, describe
-from graphact.pyg.fused import FusedGINConv, FusedSAGEConv
+from graphact.pyg.fused_convs import FusedGINConv, FusedSAGEConv
 from graphact.pyg.pass_graph import call_with_edges, with_unit_weights
 from graphact.spec import Filter, Layer, Linear, OnGraph, Sum, UnsupportedModelError
 

@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import DegreeScalerAggregation
 from graphact.nn.unchanged import check_untouched
 from graphact.pyg import aggregations
 from graphact.pyg.aggregations import function_of, is_hooked
-from graphact.pyg.messages import can_aggregate, messages_of_edges
+from graphact.pyg.message_lists import can_aggregate, messages_of_edges
 from graphact.spec import UnsupportedModelError
 
 ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv, in nodes
