@@ -11,7 +11,16 @@ from graphact import Graph, functional
 from graphact.kernels import reference
 from graphact.kernels.autograd import tensors_of
 from support.interpreter import swift
-from support.kernel_cases import KernelCases, check_hop, graph_of, poisoned, shorten_lists, signal
+from support.kernel_cases import (
+    FUNCTION_CASES,
+    KernelCases,
+    check_functions,
+    check_hop,
+    graph_of,
+    poisoned,
+    shorten_lists,
+    signal,
+)
 
 # NumPy, which computes in place of the GPU, warns of what torch does silently
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")
@@ -37,13 +46,21 @@ class TestInterpreted(KernelCases):
         assert not isinstance(fused.fused_kernel, JITFunction), "set TRITON_INTERPRET=1"
         # the interpreter is slow: let short lists take the ways that are meant for long ones, and look ahead less
         shorten_lists(monkeypatch)
-        for room in ("fused", "sum_sq_diff", "select"):
+        for room in ("fused", "functions", "sum_sq_diff", "select"):
             kernels = importlib.import_module(f"graphact.kernels.triton.{room}")
             monkeypatch.setattr(kernels, "UNROLL", tl.constexpr(3))
         for name in ("AHEAD", "FURTHER_AHEAD"):
             monkeypatch.setattr(median_bisect, name, tl.constexpr(2))
         monkeypatch.setattr(median, "COUNTED", 16)  # so that the longest lists are counted in two steps
         return triton
+
+    @pytest.mark.parametrize("kind", ["normal", "ties", "special"])
+    def test_functions_of_lists_in_pieces(self, module, kind, monkeypatch):
+        for room in ("launch", "fused", "functions"):
+            monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "PIECE", 8)
+        graph = self.graph("longer hubs")
+        cases = (*FUNCTION_CASES, ("min,std", True, True), ("mean,std", False, False))
+        check_functions(module, graph, signal((2, graph.num_nodes, 3), kind).float(), cases)
 
     def test_more_columns_than_programs(self, module, monkeypatch):
         from graphact.kernels.triton import median, median_bisect, median_long

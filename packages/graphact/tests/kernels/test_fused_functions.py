@@ -222,16 +222,6 @@ def test_compiled_whole():
     torch.testing.assert_close(found, right)
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_numba_on_graphs(name):
-    from graphact.kernels import numba
-
-    graph = GRAPHS[name]().to(dtype=torch.float32)
-    for kind in ("normal", "ties", "special"):
-        check_functions(numba, graph, signal((2, graph.num_nodes, 5), kind).float())
-    check_functions(numba, graph, signal((graph.num_nodes, 37)).float())
-
-
 def test_numba_does_not_depend_on_threads(monkeypatch):
     from graphact.kernels import numba
     from graphact.kernels.numba import launch

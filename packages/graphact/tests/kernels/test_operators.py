@@ -190,8 +190,10 @@ def test_gradients_that_have_gradients_are_the_same_gradients(hops, backend):
 
 
 def test_backward_pass_runs_on_the_backend_of_the_forward_pass(monkeypatch):
-    calls, right = [], reference.hop_backward
-    monkeypatch.setattr(reference, "hop_backward", lambda *inputs: calls.append(inputs) or right(*inputs))
+    calls, right = [], reference.neighborhood_functions_backward
+    monkeypatch.setattr(
+        reference, "neighborhood_functions_backward", lambda *inputs: calls.append(inputs) or right(*inputs)
+    )
     x = torch.randn(6, 3, requires_grad=True)
     with graphact.backend("reference"):
         value = (

@@ -221,6 +221,19 @@ class KernelCases:
         check_select(module, case.graph.to(self.device), case.signal.to(self.device))
         check_hop(module, case.graph.to(self.device), case.signal.to(self.device), closed=(seed == 1,))
 
+    @pytest.mark.parametrize("name", GRAPHS)
+    def test_several_functions(self, module, name):
+        graph = self.graph(name)
+        for kind in ("normal", "ties", "special"):
+            check_functions(module, graph, signal((2, graph.num_nodes, 5), kind).float().to(self.device))
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    def test_several_functions_in_every_precision(self, module, dtype):
+        graph = self.graph("directed", torch.float64 if dtype == torch.float64 else torch.float32)
+        x = signal((13, 37)).to(dtype).to(self.device)
+        check_functions(module, graph, x, FUNCTION_CASES[:1])
+        check_functions(module, graph, x.unsqueeze(0).expand(2, 13, 37)[..., ::2], FUNCTION_CASES[:1])
+
     @pytest.mark.parametrize("columns", [1, 17, 65, 300])
     def test_columns(self, module, columns):
         graph = self.graph("directed")
@@ -335,6 +348,10 @@ class KernelCases:
         assert module.shift(x, graph.weight, incoming).shape == shape
         assert module.sum_sq_diff(x, incoming).shape == shape
         assert module.sum_sq_diff_backward(x, x, incoming, outgoing).shape == shape
+        found = module.neighborhood_functions(x, tensors_of(graph), "max,median,std", True, True, 9)
+        assert [part.shape == shape for part in found] == [True, True, False, True, True, True, True, False, True]
+        back = (x, x, None, None, None, x, found[6], None, None, *found[4:6], x, tensors_of(graph), True)
+        assert module.neighborhood_functions_backward(*back).shape == shape
         for op in (*OPS, "kernel"):
             values, slots, shifted = module.fused_neighbor_pass(x, tensors_of(graph), op, True, True, 9)
             assert values.shape == shifted.shape == shape

@@ -21,12 +21,13 @@ from graphact.kernels.reference import (
     FUNCTIONS,
     SELECTIONS,
     accumulation_dtype,
+    complete_results,
     gather_selected,
-    has_mean,
     nodes_at,
     num_members,
     safe_ratio,
     slot_dtype,
+    wanted_results,
 )
 
 Gradients = tuple[Tensor | None, ...]
@@ -294,7 +295,7 @@ class HopBackward(KernelOp, name="hop_backward"):
 
 
 class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
-    """Several functions of the neighbours' values and the shift of one signal, so its gradient is the sum of theirs."""
+    """Several functions of the neighbours' values and the shift of one signal, so its gradient is a sum."""
 
     schema = (
         "(Tensor x, Tensor[] graph, str ops, bool closed, bool shifting, int max_degree) -> "
@@ -310,22 +311,14 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
 
     @staticmethod
     def fake(x: Tensor, _: Any, ops: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
-        names, wide, slots = ops.split(","), accumulation_dtype(x.dtype), slot_dtype(max_degree)
-        selected = [op in names for op in SELECTIONS]
-        results = (
-            (shifting, x.dtype),
-            *((wanted, x.dtype) for wanted in selected),
-            (has_mean(ops), wide),
-            ("std" in names, wide),
-            *((wanted, slots if wanted else torch.uint8) for wanted in selected),
-        )
-        return tuple(x.new_empty(x.shape if wanted else 0, dtype=dtype) for wanted, dtype in results)
+        types = wanted_results(x, ops, shifting, max_degree)
+        return complete_results(x, {name: x.new_empty(x.shape, dtype=dtype) for name, dtype in types.items()})
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, graph, ops, ctx.closed, shifting, _ = inputs
-        names, ctx.dtype = ops.split(","), x.dtype
-        ctx.wanted = [shifting, *(op in names for op in SELECTIONS), has_mean(ops), "std" in names]
+        names, ctx.dtype = wanted_results(x, ops, shifting, MAX_NODES), x.dtype
+        ctx.wanted = [name in names for name in ("shift", *FUNCTIONS)]
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[6:])
         moments = (*output[4:6], x) if "std" in names else (None, None, None)
@@ -345,14 +338,14 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
     @staticmethod
     def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
         (x, graph, ops, closed, shifting, _), tangent = inputs, tangents[0]
-        names = ops.split(",")
+        names = wanted_results(x, ops, shifting, MAX_NODES)
         results = [output[at].new_empty(0) for at in range(6)]  # torch refuses None for an output of numbers
         if shifting:
             results[0] = Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
         for at, op in enumerate(SELECTIONS):
             if op in names:
                 results[1 + at] = gather_selected(tangent, nodes_at(output[6 + at], graph.incoming, closed), 0.0)
-        if has_mean(ops):
+        if "mean" in names:
             mean, std = output[4:6]
             heard, products = _sums_of_products(tangent, x, graph, closed, "std" in names)
             results[4] = heard / num_members(graph.incoming, closed)

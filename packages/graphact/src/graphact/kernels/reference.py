@@ -5,7 +5,7 @@ float32, so results are the same on every run and every device up to rounding.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -199,6 +199,7 @@ def hop_backward(
 
 FUNCTIONS = ("max", "min", "median", "mean", "std")
 SELECTIONS = FUNCTIONS[:3]
+RESULTS = ("shift", *FUNCTIONS, *(f"{op} slot" for op in SELECTIONS))
 
 
 def neighborhood_functions(
@@ -211,18 +212,46 @@ def neighborhood_functions(
     them. The mean and the standard deviation, :func:`moments`, are held in at least float32; the mean comes with the
     standard deviation, whose gradient needs it. Results that are not requested are empty.
     """
-    names, nothing = ops.split(","), x.new_empty(0)
-    found = {op: fused_neighbor_pass(x, graph, op, closed, False, max_degree)[:2] for op in SELECTIONS if op in names}
-    values, slots = zip(*(found.get(op, (nothing, nothing.byte())) for op in SELECTIONS), strict=True)
-    empty = nothing.to(accumulation_dtype(x.dtype))
-    mean = moments(x, graph.incoming, closed, "mean") if has_mean(ops) else empty
-    std = moments(x, graph.incoming, closed, "std") if "std" in names else empty
-    return shift(x, graph.weight, graph.incoming) if shifting else nothing, *values, mean, std, *slots
+    found = {"shift": shift(x, graph.weight, graph.incoming)} if shifting else {}
+    for op in ops.split(","):
+        if op in SELECTIONS:
+            found[op], found[f"{op} slot"], _ = fused_neighbor_pass(x, graph, op, closed, False, max_degree)
+        else:
+            found[op] = moments(x, graph.incoming, closed, op)
+    if "std" in found and "mean" not in found:
+        found["mean"] = moments(x, graph.incoming, closed, "mean")
+    return complete_results(x, found)
 
 
-def has_mean(ops: str) -> bool:
-    """Return true if a pass over the neighbours gives their mean."""
-    return "mean" in ops or "std" in ops
+def wanted_results(x: Tensor, ops: str, shifting: bool, max_degree: int) -> dict[str, torch.dtype]:
+    """The type of each result of :func:`neighborhood_functions` that is not empty, by its name among `RESULTS`."""
+    names, wide = ops.split(","), accumulation_dtype(x.dtype)
+    types = {op: x.dtype if op in SELECTIONS else wide for op in names}
+    types |= {"shift": x.dtype} if shifting else {}
+    types |= {"mean": wide} if "std" in names else {}
+    return types | {f"{op} slot": slot_dtype(max_degree) for op in SELECTIONS if op in names}
+
+
+def complete_results(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """The results of :func:`neighborhood_functions` in order, with empty tensors for those that were not found."""
+    wide = accumulation_dtype(x.dtype)
+    dtypes = (x.dtype, *[x.dtype] * len(SELECTIONS), wide, wide, *[torch.uint8] * len(SELECTIONS))
+    return tuple(
+        found[name] if name in found else x.new_empty(0, dtype=dtype)
+        for name, dtype in zip(RESULTS, dtypes, strict=True)
+    )
+
+
+def select_apart(
+    fused_pass: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, graph: GraphTensors, ops: str, closed: bool,
+    shifting: bool, max_degree: int
+) -> dict[str, Tensor]:  # fmt: skip
+    """Those results that come from :func:`fused_neighbor_pass` of a backend: the median, and a single selection."""
+    if ops not in SELECTIONS and "median" not in ops:
+        return {}
+    op, with_shift = ops if ops in SELECTIONS else "median", shifting and ops in SELECTIONS
+    value, slot, shifted = fused_pass(x, graph, op, closed, with_shift, max_degree)
+    return {op: value, f"{op} slot": slot, **({"shift": shifted} if with_shift else {})}
 
 
 def moments(x: Tensor, lists: Lists, closed: bool, op: str) -> Tensor:

@@ -25,7 +25,7 @@ from graphact.kernels.numba.lanes import (
 )
 from graphact.kernels.numba.launch import Array, Number, Size, flat, helper, indices, kernel, layout_of
 from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward
-from graphact.kernels.reference import SELECTIONS, has_mean, slot_dtype
+from graphact.kernels.reference import RESULTS, complete_results, select_apart, wanted_results
 
 ONE = np.uint64(1)
 
@@ -37,35 +37,18 @@ def neighborhood_functions(
 
     The median comes from a pass of its own, and so does a single function.
     """
-    layout, names, nothing = layout_of(x), ops.split(","), x.new_empty(0)
-    slots = dict.fromkeys(SELECTIONS, nothing.byte())
-    results: dict[str, Tensor] = {}
-    if ops in SELECTIONS or "median" in names:
-        op, with_shift = ops if len(names) == 1 else "median", shifting and len(names) == 1
-        results[op], slots[op], shifted = fused_neighbor_pass(x, graph, op, closed, with_shift, max_degree)
-        if with_shift:
-            results["shift"] = shifted
-    wanted = {
-        "shift": shifting,
-        "max": "max" in names,
-        "min": "min" in names,
-        "mean": has_mean(ops),
-        "std": "std" in names,
+    layout, types = layout_of(x), wanted_results(x, ops, shifting, max_degree)
+    found = select_apart(fused_neighbor_pass, x, graph, ops, closed, shifting, max_degree)
+    made = {
+        name: layout.empty(None if dtype.is_floating_point else dtype)
+        for name, dtype in types.items()
+        if name not in found
     }
-    wanted |= dict.fromkeys(results, False)
-    made = {op: layout.empty() if wanted[op] else None for op in ("shift", "max", "min", "mean", "std")}
-    made_slots = {op: layout.empty(slot_dtype(max_degree)) if wanted[op] else None for op in ("max", "min")}
-    if any(wanted.values()):
-        weight = flat(graph.weight.to(layout.dtype)) if shifting else None
-        arrays = [None if each is None else flat(each) for each in (*made.values(), *made_slots.values())]
+    if made:
+        weight = flat(graph.weight.to(layout.dtype)) if "shift" in made else None
+        arrays = [flat(made[name]) if name in made else None for name in RESULTS if "median" not in name]
         layout.run(functions_kernel, graph.incoming, weight, closed, layout.enter(x), *arrays)
-    for op, each in made.items():
-        dtype = layout.dtype if op in ("mean", "std") else x.dtype
-        results.setdefault(op, nothing.to(dtype) if each is None else layout.leave(each, dtype))
-    slots |= {op: layout.leave(each, each.dtype) for op, each in made_slots.items() if each is not None}
-    return *(results.get(op, nothing) for op in ("shift", *SELECTIONS, "mean", "std")), *(
-        slots[op] for op in SELECTIONS
-    )
+    return complete_results(x, found | {name: layout.leave(result, types[name]) for name, result in made.items()})
 
 
 def neighborhood_functions_backward(*inputs: Any) -> Tensor:
@@ -76,10 +59,8 @@ def neighborhood_functions_backward(*inputs: Any) -> Tensor:
         return hop_backward(*selected[0], tensors[0], graph, closed)
     given = next(each for each in (*tensors[:4], tensors[11], *tensors[4:6]) if each is not None)
     layout = layout_of(given)
-    out, kinds = (
-        layout.empty(),
-        [None] * 6 + [None if slot is None else slot.dtype for slot in tensors[6:9]] + [None] * 3,
-    )
+    out, slot_type = layout.empty(), next((slot.dtype for slot in tensors[6:9] if slot is not None), None)
+    kinds = [slot_type if 6 <= at < 9 else None for at in range(12)]
     arrays = [None if each is None else layout.enter(each, kind) for each, kind in zip(tensors, kinds, strict=True)]
     shifted, *selections, grad_mean, grad_std = arrays[:6]
     mean, std, x = arrays[9:]

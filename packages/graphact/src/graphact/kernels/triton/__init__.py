@@ -9,12 +9,8 @@ import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors
-from graphact.kernels.reference import (
-    accumulation_dtype,
-    neighborhood_functions,
-    neighborhood_functions_backward,
-    slot_dtype,
-)
+from graphact.kernels.reference import accumulation_dtype, select_apart, slot_dtype
+from graphact.kernels.triton.functions import launch_functions, neighborhood_functions_backward
 from graphact.kernels.triton.fused import hop_backward, launch_fused
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
@@ -65,3 +61,12 @@ def fused_neighbor_pass(
     elif x.numel():
         launch_fused(*tensors, op=op, closed=closed, shifting=shifting)
     return values, selected_slot, shifted
+
+
+@on_its_device
+def neighborhood_functions(
+    x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
+) -> tuple[Tensor, ...]:
+    """See :func:`graphact.kernels.reference.neighborhood_functions`."""
+    found = select_apart(fused_neighbor_pass, x, graph, ops, closed, shifting, max_degree)
+    return launch_functions(x.contiguous(), graph, ops, closed, shifting, max_degree, found)

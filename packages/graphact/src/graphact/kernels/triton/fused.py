@@ -120,6 +120,47 @@ def with_own(best, slot, own, col, begin, end, node, largest: tl.constexpr):
     return tl.where(wins, own, best), tl.where(wins, degree, slot)
 
 
+@triton.jit
+def resolve_selection(
+    best, slot, x, col, base, begin, enter, stop, steps, column, inside, mask_own, columns, largest: tl.constexpr,
+    shared: tl.constexpr, lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr
+):  # fmt: skip
+    """The extreme value of each row and its slot, from those of a walk in which :func:`more_extreme` was taken.
+
+    NaN has come through, but not its slot, and of both zeros the sign of either. Lanes that share a row get the same.
+    """
+    stride: tl.constexpr = lanes if shared else 1
+    loser: tl.constexpr = float("-inf") if largest else float("inf")
+    unknown = best != best
+    if tl.max(tl.max(unknown.to(tl.int32), 1), 0) > 0:
+        for step in range(0, steps):
+            position = enter + (steps - 1 - step) * stride
+            there = position < stop
+            j = tl.load(col + position, mask=there, other=0).to(tl.int64)
+            at = ((base + j) * columns)[:, None] + column[None, :]
+            value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
+            slot = tl.where(unknown & (value != value), (position - begin).to(tl.int32)[:, None], slot)
+    zero = mask_own & (best == 0.0)
+    if tl.max(tl.max(zero.to(tl.int32), 1), 0) > 0:
+        source = tl.load(col + begin[:, None] + slot, mask=zero, other=0).to(tl.int64)
+        at = (base[:, None] + source) * columns + column[None, :]
+        best = tl.where(zero, tl.load(x + at, mask=zero, other=0.0).to(wide), best)
+    if shared:
+        unknown = best != best
+        numbers = tl.where(unknown, loser, best)
+        winner = tl.max(numbers, 0) if largest else tl.min(numbers, 0)
+        wins = tl.where(tl.max(unknown.to(tl.int32), 0)[None, :] > 0, unknown, best == winner[None, :])
+        wins &= (enter < stop)[:, None]
+        first = tl.min(tl.where(wins, slot, 2147483647), 0)
+        slot = first[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+        found = mask_own & (first < 2147483647)[None, :]
+        position = tl.where(found, begin[:, None] + slot, 0)
+        source = tl.load(col + position, mask=found, other=0).to(tl.int64)
+        best = tl.load(x + (base[:, None] + source) * columns + column[None, :], mask=found, other=0.0).to(wide)
+        slot = tl.where(found, slot, 0)
+    return best, slot
+
+
 @triton.jit(do_not_specialize=["count", "last", "rows"])
 def fused_kernel(
     values, selected_slot, shifted, x, weight, rowptr, col, order, count, last, rows, nodes, columns,
@@ -169,39 +210,15 @@ def fused_kernel(
                 distance = tl.where(mask, center - value, 0.0)
                 best += distance * distance
     if selecting:
-        # NaN has come through, but not its slot, and of both zeros the sign of either
-        unknown = best != best
-        if tl.max(tl.max(unknown.to(tl.int32), 1), 0) > 0:
-            for step in range(0, steps):
-                position = enter + (steps - 1 - step) * stride
-                there = position < stop
-                j = tl.load(col + position, mask=there, other=0).to(tl.int64)
-                at = ((base + j) * columns)[:, None] + column[None, :]
-                value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
-                slot = tl.where(unknown & (value != value), (position - begin).to(tl.int32)[:, None], slot)
-        zero = mask_own & (best == 0.0)
-        if tl.max(tl.max(zero.to(tl.int32), 1), 0) > 0:
-            source = tl.load(col + begin[:, None] + slot, mask=zero, other=0).to(tl.int64)
-            at = (base[:, None] + source) * columns + column[None, :]
-            best = tl.where(zero, tl.load(x + at, mask=zero, other=0.0).to(wide), best)
+        best, slot = resolve_selection(
+            best, slot, x, col, base, begin, enter, stop, steps, column, inside, mask_own, columns, largest, shared,
+            lanes, block, wide
+        )  # fmt: skip
     if shared:
         if shifting:
             total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
         if op == "kernel":
             best = tl.sum(best, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
-        if selecting:
-            unknown = best != best
-            numbers = tl.where(unknown, loser, best)
-            winner = tl.max(numbers, 0) if largest else tl.min(numbers, 0)
-            wins = tl.where(tl.max(unknown.to(tl.int32), 0)[None, :] > 0, unknown, best == winner[None, :])
-            wins &= (enter < stop)[:, None]
-            first = tl.min(tl.where(wins, slot, 2147483647), 0)
-            slot = first[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
-            found = mask_own & (first < 2147483647)[None, :]
-            position = tl.where(found, begin[:, None] + slot, 0)
-            source = tl.load(col + position, mask=found, other=0).to(tl.int64)
-            best = tl.load(x + (base[:, None] + source) * columns + column[None, :], mask=found, other=0.0).to(wide)
-            slot = tl.where(found, slot, 0)
     mask = writes[:, None] & inside[None, :]
     if piece > 0:
         own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
