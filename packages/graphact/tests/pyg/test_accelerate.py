@@ -13,7 +13,7 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
 import graphact
 from graphact.nn.description import describe_on
-from graphact.pyg import accelerate, fused_convs, report, restore
+from graphact.pyg import accelerate, aggregations, fused_convs, report, restore
 
 F, N = 6, 120
 AGGREGATORS = ["mean", "min", "max", "std"]
@@ -22,7 +22,7 @@ SCALERS = ["identity", "amplification", "attenuation"]
 
 @pytest.fixture(autouse=True)
 def _small_graphs_too(monkeypatch):
-    monkeypatch.setattr(fused_convs, "FEW_NUMBERS", 0)
+    monkeypatch.setattr(aggregations, "FEW_NUMBERS", 0)
 
 
 def edges(nodes=N, count=400):
@@ -337,12 +337,12 @@ def test_calls_that_run_pyg():
 
 def test_few_messages_run_pyg(monkeypatch):
     x, edge_index = signal(), edges()
-    monkeypatch.setattr(fused_convs, "FEW_NUMBERS", edge_index.size(1) * F + 1)
+    monkeypatch.setattr(aggregations, "FEW_NUMBERS", edge_index.size(1) * F + 1)
     for name, reason in (("SAGEConv max", "there are few messages, and PyG is as fast"), ("SAGEConv median", "")):
         model, faster = made(name)
         torch.testing.assert_close(faster(x, edge_index), model(x, edge_index))
         assert report(faster)[0].reason == reason
-    monkeypatch.setattr(fused_convs, "FEW_NUMBERS", edge_index.size(1) * F)
+    monkeypatch.setattr(aggregations, "FEW_NUMBERS", edge_index.size(1) * F)
     _, faster = made("SAGEConv max")
     faster(x, edge_index)
     assert is_fused(faster)

@@ -23,6 +23,11 @@ SHAPES = {  # messages, targets, shape, dim
 }
 
 
+@pytest.fixture(autouse=True)
+def _few_messages_too(monkeypatch):
+    monkeypatch.setattr(aggregations, "FEW_NUMBERS", 0)
+
+
 def pair(name):
     return getattr(graphact.pyg, f"{name}Aggregation")(), getattr(pyg, f"{name}Aggregation")()
 
@@ -160,6 +165,16 @@ def test_what_the_kernels_do_not_take_runs_pyg():
     batch = torch.randn(5, 3, 2)
     each = torch.func.vmap(lambda part: graphact.pyg.MaxAggregation()(part, index, dim_size=2))(batch)
     torch.testing.assert_close(each, pyg.MaxAggregation()(batch, index, dim_size=2))
+
+
+def test_few_messages_run_pyg(monkeypatch, built):
+    monkeypatch.setattr(aggregations, "FEW_NUMBERS", 7)
+    index = torch.tensor([0, 0, 1])
+    for columns, count in ((2, 0), (3, 3)):
+        graphact.pyg.MaxAggregation()(torch.randn(3, columns), index, dim_size=2)
+        assert sum(built) == count
+    graphact.pyg.MedianAggregation()(torch.randn(3, 1), torch.tensor([1, 0, 0]))
+    assert sum(built) == 6
 
 
 def test_bad_indices_raise_as_in_pyg():

@@ -94,6 +94,7 @@ class StdAggregation(_OneFunction, nn.StdAggregation):
     function = "std"
 
 
+FEW_NUMBERS = 2**15  # in all messages, below which PyG's code is as fast, but for the median
 FAST_IN_PYG = {"mean", "sum"}  # of messages that stand in memory, where nothing else is computed of them
 KINDS: dict[type[nn.Aggregation], str] = {
     **{kind: kind.function for kind in _OneFunction.__subclasses__()},
@@ -164,6 +165,8 @@ def aggregate(
     given = ptr if index is None else index
     names = [name for name in functions if name is not None]
     if len(names) < len(functions) or set(names) <= FAST_IN_PYG or not can_aggregate(x, given) or given is None:
+        return None
+    if len(names) == 1 and names[0] != "median" and x.numel() < FEW_NUMBERS:
         return None
     if dim_size is None:
         dim_size = given.numel() - 1 if index is None else int(given.max()) + 1 if given.numel() else 0

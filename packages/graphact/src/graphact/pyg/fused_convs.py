@@ -17,7 +17,6 @@ from graphact.spec import UnsupportedModelError
 ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv, in nodes
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
 SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
-FEW_NUMBERS = 2**15  # in all messages, below which PyG's code is as fast, but for the median
 COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
 
 
@@ -65,7 +64,7 @@ class FusedConv(MessagePassing):
             return f"messages that depend on {given[0]} have no fused form"
         if self.explain or self.decomposed_layers != 1 or self.flow != "source_to_target":
             return "explain, decomposed_layers or flow was set"
-        if edge_index.size(1) * x.size(-1) < FEW_NUMBERS and "median" not in self.functions():
+        if edge_index.size(1) * x.size(-1) < aggregations.FEW_NUMBERS and "median" not in self.functions():
             return "there are few messages, and PyG is as fast"
         return "it carries hooks" if any(map(is_hooked, self.replaced_parts(self))) else ""
 
