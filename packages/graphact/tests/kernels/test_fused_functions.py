@@ -11,6 +11,7 @@ import graphact
 from graphact import Graph, functional
 from graphact.kernels import autograd, reference
 from graphact.kernels.autograd import neighborhood_functions, tensors_of
+from graphact.spec.operations import Operation
 from support.kernel_cases import GRAPHS, check_functions, graph_of, hub, random_edges, signal
 
 OPS = ("max", "min", "median", "mean", "std")
@@ -247,3 +248,22 @@ def test_numba_does_not_depend_on_threads(monkeypatch):
         torch.set_num_threads(before)
         launch._sizes_of.clear()
     check_functions(numba, graph, x)
+
+
+def test_passes_of_an_activation_use_it(monkeypatch):
+    """A mixture's functions come from one pass; a user's own function of one of these names does not."""
+    graph, _ = loop_graph()
+    x, weights = signal((6, 2)), torch.ones(3, 1, dtype=torch.float64)
+    calls, right = [], autograd.neighborhood_functions
+
+    def recorded(x, graph, ops, *rest):
+        calls.append(tuple(ops))
+        return right(x, graph, ops, *rest)
+
+    monkeypatch.setattr(autograd, "neighborhood_functions", recorded)
+    own = Operation("std", lambda neighbors: neighbors.abs().mean(-2))
+    found = functional.graph_adaptive_mixture(x, graph, 0.0, weights, ["min", own, "mean"])
+    assert calls == [("min", "mean")]
+    shifted = graph.to_dense() @ x
+    small, average = by_loops(shifted, graph, ("min", "mean"), False)
+    torch.testing.assert_close(found, small + average + functional.neighborhood_apply(shifted, graph, own.function))

@@ -213,7 +213,7 @@ def test_operators_pass_torchs_own_checks():
         torch.library.opcheck(torch.ops.graphact.shift.default, (x, graph.weight, graph.weight, both))
         torch.library.opcheck(torch.ops.graphact.select.default, (x, None, lists, "median", True))
         inputs = (tensors_of(graph).flat(), "median", True, True, 12)
-        torch.library.opcheck(torch.ops.graphact.fused_neighbor_pass.default, (x, *inputs))
+        torch.library.opcheck(torch.ops.graphact.neighborhood_functions.default, (x, *inputs))
 
 
 def test_backend_is_the_default_and_refuses_what_it_cannot_do(monkeypatch):

@@ -45,13 +45,16 @@ def test_opcheck(graph, requires_grad):
     torch.library.opcheck(torch.ops.graphact.sum_sq_diff_backward.default, (x, fixed, both))
     torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (x, fixed, incoming))
     around = [weight.detach(), weight_t, graph.incoming_slot, *both]
-    for op, closed, shifting in (("max", False, True), ("median", True, False), ("kernel", False, True)):
+    torch.library.opcheck(torch.ops.graphact.sum_sq_diff_and_shift.default, (x, around, True))
+    functions, functions_backward = (
+        getattr(torch.ops.graphact, f"neighborhood_functions{suffix}") for suffix in ("", "_backward")
+    )
+    for op, closed, shifting in (("max", False, True), ("median", True, False)):
         inputs = (around, op, closed, shifting, 12)
-        torch.library.opcheck(torch.ops.graphact.fused_neighbor_pass.default, (x, *inputs))
-        if op != "kernel":
-            slots = torch.ops.graphact.fused_neighbor_pass(fixed, *inputs)[1]
-            back = (x, slots, fixed if shifting else None, around, closed)
-            torch.library.opcheck(torch.ops.graphact.hop_backward.default, back)
+        torch.library.opcheck(functions.default, (x, *inputs))
+        grads = [x if wanted else None for wanted in (shifting, op == "max", False, op == "median", False, False)]
+        slots = [slot if slot.dim() > 1 else None for slot in functions(fixed, *inputs)[6:]]
+        torch.library.opcheck(functions_backward.default, (*grads, *slots, None, None, None, around, closed))
 
 
 def test_compiled_form_and_eager_form_have_the_same_gradients():
@@ -69,10 +72,17 @@ def test_compiled_form_and_eager_form_have_the_same_gradients():
 def test_fused_pass_has_the_gradients_of_its_parts(op, closed):
     """In the form for compilers, in the eager form, and twice."""
     graph = DIRECTED.to(torch.float64)
-    inputs = (tensors_of(graph).flat(), op, closed, True, 3)
+    around = tensors_of(graph).flat()
     x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.fused_neighbor_pass(x, *inputs)[::2], x)
-    assert torch.autograd.gradgradcheck(lambda x: torch.ops.graphact.fused_neighbor_pass(x, *inputs)[::2], x)
+
+    def as_operator(x):
+        if op == "kernel":
+            return torch.ops.graphact.sum_sq_diff_and_shift(x, around, True)
+        results = torch.ops.graphact.neighborhood_functions(x, around, op, closed, True, 3)
+        return results[0], results[1 + reference.FUNCTIONS.index(op)]
+
+    assert torch.autograd.gradcheck(as_operator, x)
+    assert torch.autograd.gradgradcheck(as_operator, x)
     assert torch.autograd.gradcheck(lambda x: autograd.fused_neighbor_pass(x, graph, op, closed, True), x)
     assert torch.autograd.gradgradcheck(lambda x: autograd.fused_neighbor_pass(x, graph, op, closed, True), x)
     together = autograd.fused_neighbor_pass(x, graph, op, closed, True)
@@ -115,7 +125,7 @@ def test_tracing_sees_operators_and_eager_code_calls_the_backend(requires_grad):
 
     traced = make_fx(run)(x)
     targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
-    assert torch.ops.graphact.fused_neighbor_pass.default in targets
+    assert torch.ops.graphact.neighborhood_functions.default in targets
     torch.testing.assert_close(traced(x), run(x))
     with torch.profiler.profile() as profile:
         run(x)
@@ -137,7 +147,8 @@ def test_half_precision_has_the_same_types_without_numbers():
     incoming, both = lists(DIRECTED)
     around, x, sums = tensors_of(DIRECTED).flat(), torch.randn(6, 3, dtype=torch.bfloat16), torch.randn(6, 3)
     ops = torch.ops.graphact
-    values, slots, _ = ops.fused_neighbor_pass(x, around, "max", False, True, 2)
+    results = ops.neighborhood_functions(x, around, "max,std", False, True, 2)
+    back = (x, x, None, None, None, sums, results[6], None, None, *results[4:6], x, around, False)
     calls = {
         ops.shift: (x, *around[:2], both),
         ops.shift_weight_grad: (x, x, incoming),
@@ -146,8 +157,9 @@ def test_half_precision_has_the_same_types_without_numbers():
         ops.sum_sq_diff: (x, both),
         ops.sum_sq_diff_backward: (sums, x, both),
         ops.sum_products: (x, x, both),
-        ops.fused_neighbor_pass: (x, around, "kernel", False, True, 2),
-        ops.hop_backward: (values, slots, x, around, False),
+        ops.sum_sq_diff_and_shift: (x, around, True),
+        ops.neighborhood_functions: (x, around, "max,std", False, True, 2),
+        ops.neighborhood_functions_backward: back,
     }
     for operator, inputs in calls.items():
         with FakeTensorMode() as mode:

@@ -14,7 +14,7 @@ from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
 from graphact.kernels.reference import FUNCTIONS, gather_nodes
-from graphact.spec.operations import KERNEL, OPERATIONS, Operation, as_operation
+from graphact.spec.operations import KERNEL, MEAN, Operation, as_operation
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
 AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction
@@ -202,7 +202,7 @@ def functions_pass(x: Tensor, graph: Graph, functions: Functions, closed: bool, 
 
 def is_fused(op: Operation) -> bool:
     """Return whether one pass over the neighbours evaluates an operation beside others."""
-    return op.name in FUNCTIONS and OPERATIONS.get(op.name) is op
+    return op.name in FUNCTIONS and (op.is_built_in or op is MEAN)
 
 
 def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Parameters, closed: bool = False) -> Tensor:

@@ -26,7 +26,6 @@ from graphact.kernels.reference import (
     nodes_at,
     num_members,
     safe_ratio,
-    slot_dtype,
     wanted_results,
 )
 
@@ -212,86 +211,43 @@ class SumProducts(KernelOp, name="sum_products"):
         return SumSqDiffBackward.apply(grad, other, lists), SumSqDiffBackward.apply(grad, x, lists)
 
 
-class FusedNeighborPass(KernelOp, name="fused_neighbor_pass"):
-    """A selection (or a sum of squared differences) and a shift of one signal, so its gradient is the sum of both.
+class SumSqDiffAndShift(KernelOp, name="sum_sq_diff_and_shift"):
+    """A sum of squared differences and a shift of one signal, so its gradient is the sum of both."""
 
-    For a selection, one pass over the neighbours gives that sum, too.
-    """
-
-    schema = (
-        "(Tensor x, Tensor[] graph, str op, bool closed, bool shifting, int max_degree) -> (Tensor, Tensor, Tensor)"
-    )
+    schema = "(Tensor x, Tensor[] graph, bool shifting) -> (Tensor, Tensor)"
     signals, bundle = 1, (GraphTensors, 1)
 
     @staticmethod
-    def run(
-        x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return implementation(x).fused_neighbor_pass(x, graph, op, closed, shifting, max_degree)
+    def run(x: Tensor, graph: GraphTensors, shifting: bool) -> tuple[Tensor, Tensor]:
+        sums, _, shifted = implementation(x).fused_neighbor_pass(x, graph, "kernel", False, shifting, 0)
+        return sums, shifted
 
     @staticmethod
-    def fake(x: Tensor, _: Any, op: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
-        shifted = x.new_empty(x.shape if shifting else 0)
-        if op == "kernel":
-            sums = x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype))
-            return sums, x.new_empty(0, dtype=torch.uint8), shifted
-        return x.new_empty(x.shape), x.new_empty(x.shape, dtype=slot_dtype(max_degree)), shifted
+    def fake(x: Tensor, _: Any, shifting: bool) -> tuple[Tensor, Tensor]:
+        return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype)), x.new_empty(x.shape if shifting else 0)
 
     @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        x, graph, ctx.op, ctx.closed, ctx.shifting, _ = inputs
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, graph, ctx.shifting = inputs
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(output[1])
-        FusedNeighborPass.save_tensors(ctx, graph, x if ctx.op == "kernel" else output[1])
+        SumSqDiffAndShift.save_tensors(ctx, graph, x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any, grad_shifted: Tensor | None) -> Gradients:
-        kept, graph = FusedNeighborPass.load_saved(ctx)
-        grad_shifted = grad_shifted if ctx.shifting else None
-        if grad is not None and ctx.op != "kernel":
-            return (HopBackward.apply(grad, kept, grad_shifted, graph, ctx.closed),)
-        total = None if grad is None else 2 * SumSqDiffBackward.apply(grad, kept, graph.lists)
-        if grad_shifted is None:
+    def backward(ctx: Any, grad: Tensor | None, grad_shifted: Tensor | None) -> Gradients:
+        x, graph = SumSqDiffAndShift.load_saved(ctx)
+        total = None if grad is None else 2 * SumSqDiffBackward.apply(grad, x, graph.lists)
+        if grad_shifted is None or not ctx.shifting:
             return (total,)
         back = Shift.apply(grad_shifted, graph.weight_t, graph.weight, graph.lists.transposed)
         return (back if total is None else total + back,)
 
     @staticmethod
-    def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
-        (x, graph, op, closed, shifting, _), tangent = inputs, tangents[0]
-        if op == "kernel":
-            values = 2 * SumProducts.apply(x, tangent, graph.lists)
-        else:
-            values = gather_selected(tangent, nodes_at(output[1], graph.incoming, closed), 0.0)
+    def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], tangents: tuple[Any, ...]) -> Gradients:
+        (x, graph, shifting), tangent = inputs, tangents[0]
+        sums = 2 * SumProducts.apply(x, tangent, graph.lists)
         if not shifting:  # torch refuses None for an output of numbers
-            return values, None, tangent.new_empty(0)
-        return values, None, Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
-
-
-class HopBackward(KernelOp, name="hop_backward"):
-    """Linear in both gradients: its adjoint takes the selected values and the shift of a direction."""
-
-    schema = "(Tensor grad, Tensor selected_slot, Tensor? grad_shifted, Tensor[] graph, bool closed) -> Tensor"
-    signals, bundle, linear = 3, (GraphTensors, 3), ((0, 2),)
-
-    @staticmethod
-    def run(
-        grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
-    ) -> Tensor:
-        return implementation(grad).hop_backward(grad, selected_slot, grad_shifted, graph, closed)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, selected_slot, grad_shifted, graph, ctx.closed = inputs
-        ctx.shifting = grad_shifted is not None
-        HopBackward.save_tensors(ctx, graph, selected_slot)
-
-    @staticmethod
-    def backward(ctx: Any, direction: Tensor) -> Gradients:
-        selected_slot, graph = HopBackward.load_saved(ctx)
-        grad_grad = gather_selected(direction, nodes_at(selected_slot, graph.incoming, ctx.closed), 0.0)
-        shifted = Shift.apply(direction, graph.weight, graph.weight_t, graph.lists) if ctx.shifting else None
-        return grad_grad, None, shifted
+            return sums, tangent.new_empty(0)
+        return sums, Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
 
 
 class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
@@ -460,10 +416,16 @@ def sum_sq_diff(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> 
 
 def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting: bool) -> tuple[Tensor, Tensor]:
     """Values and shift of :func:`graphact.kernels.reference.fused_neighbor_pass`; edge weights get no gradient."""
+    if op == "kernel":
+        return SumSqDiffAndShift.apply(x, tensors_of(graph), shifting)
+    results = _apply_functions(x, graph, op, closed, shifting)
+    return results[1 + FUNCTIONS.index(op)], results[0]
+
+
+def _apply_functions(x: Tensor, graph: Graph, ops: str, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
     # compiled code must not depend on a number that differs from graph to graph
     max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
-    values, _, shifted = FusedNeighborPass.apply(x, tensors_of(graph), op, closed, shifting, max_degree)
-    return values, shifted
+    return NeighborhoodFunctions.apply(x, tensors_of(graph), ops, closed, shifting, max_degree)
 
 
 def neighborhood_functions(
@@ -493,8 +455,7 @@ def neighborhood_functions(
     is_fused = shift and len(ops) > 0 and not needs_own_shift(x, graph)
     results: dict[str, Tensor] = {}
     if len(ops) > 0:
-        max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
-        found = NeighborhoodFunctions.apply(x, tensors_of(graph), ",".join(ops), closed, is_fused, max_degree)
+        found = _apply_functions(x, graph, ",".join(ops), closed, is_fused)
         results = dict(zip(("shift", *FUNCTIONS), found, strict=False))
     values = tuple(results[op].to(x.dtype) for op in ops)
     if not shift:
