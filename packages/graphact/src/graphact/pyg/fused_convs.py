@@ -1,6 +1,7 @@
 """PyG's convolutions without messages in memory: the kernels gather the values of the neighbours and reduce them."""
 
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,8 @@ SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear
 COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
 
 
-class ConvReport(NamedTuple):
+@dataclass(frozen=True)
+class ConvReport:
     """One convolution of a model, see :func:`report`.
 
     Attributes:
