@@ -1,12 +1,16 @@
 """Graphs in PyG's data on a CUDA device: pinned by the loader, copied without waiting, joined there."""
 
+import copy
+
 import pytest
 import torch
+import torch_geometric.nn as pyg
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader, PrefetchLoader
 from torch_geometric.nn import GCN
 from torch_geometric.utils import erdos_renyi_graph
 
+import graphact
 from graphact import Graph, nn
 from graphact.graph.neighborhoods import map_tensors
 from graphact.pyg import AttachGraph, PassGraph, PerLayer
@@ -75,3 +79,48 @@ def test_the_same_values_as_on_the_cpu():
     there = batch.to("cuda")
     actual = model.cuda()(there.x, there.edge_index, graph=there.graph)
     torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-5)
+
+
+NAMES = ["max", "min", "mean", "median", "std"]
+
+
+def many_messages():
+    """Edges with self-loops and repetitions, a message to every target but the last ones."""
+    torch.manual_seed(2)
+    target = torch.cat([torch.arange(300), torch.randint(0, 300, (2700,))])
+    source = torch.randint(0, 320, (3000,))
+    source[:50] = target[:50]
+    source[100:110], target[100:110] = source[200:210], target[200:210]
+    return torch.stack([source, target])
+
+
+def outcome(module, x, *inputs, **options):
+    x = x.clone().requires_grad_()
+    value = module(x, *inputs, **options)
+    cotangent = torch.linspace(-1, 1, value.numel(), dtype=value.dtype, device=value.device).view(value.shape)
+    return [part.cpu() for part in (value.detach(), *torch.autograd.grad(value, [x, *module.parameters()], cotangent))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_aggregations_are_those_of_pyg(name):
+    ours, theirs = (getattr(package, f"{name.capitalize()}Aggregation")() for package in (graphact.pyg, pyg))
+    x, target = torch.randn(3000, 12, dtype=torch.float64), many_messages()[1]
+    found = outcome(ours, x.cuda(), target.cuda(), dim_size=320)
+    torch.testing.assert_close(found, outcome(theirs, x, target, dim_size=320), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "pna", "towers"])
+def test_fused_convolutions_are_those_of_pyg(name):
+    edge_index = many_messages()
+    histogram = torch.bincount(torch.bincount(edge_index[1], minlength=320))
+    if name in NAMES:
+        conv = pyg.SAGEConv(12, 8, aggr=name)
+    else:
+        scalers = ["identity", "amplification", "attenuation"]
+        conv = pyg.PNAConv(12, 8, NAMES, scalers, histogram, towers=2 if name == "towers" else 1)
+    conv, x = conv.double(), torch.randn(320, 12, dtype=torch.float64)
+    expected = outcome(conv, x, edge_index)
+    fused = graphact.pyg.accelerate(copy.deepcopy(conv).cuda())
+    found = outcome(fused, x.cuda(), edge_index.cuda())
+    assert graphact.pyg.report(fused) == [graphact.pyg.ConvReport("", type(conv).__name__, True, "")]
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

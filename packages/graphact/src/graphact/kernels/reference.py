@@ -338,9 +338,10 @@ def slots_of(selected: Tensor, lists: Lists) -> Tensor:
     row = torch.arange(nodes, device=selected.device).unsqueeze(-1)
     owner = row.squeeze(-1).repeat_interleave(lists.rowptr.diff(), output_size=lists.col.numel())
     begin, end = lists.rowptr[:-1].unsqueeze(-1), lists.rowptr[1:].unsqueeze(-1)
-    found = torch.searchsorted(owner * nodes + lists.col, (row * nodes + selected).contiguous())
-    own = (selected == row) | (selected == nodes)
-    return torch.where(own, end, found) - begin
+    keys, wanted = owner * nodes + lists.col, (row * nodes + selected).contiguous()
+    found = torch.searchsorted(keys, wanted)
+    is_listed = torch.cat([keys, keys.new_full((1,), -1)])[found] == wanted
+    return torch.where(is_listed & (selected < nodes), found, end) - begin
 
 
 def nodes_at(selected_slot: Tensor, lists: Lists, closed: bool) -> Tensor:

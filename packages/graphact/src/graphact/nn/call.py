@@ -18,7 +18,7 @@ from graphact.graph.edges import plain_edge_index
 from graphact.graph.normalize import Normalization
 from graphact.graph.protocol import GraphLike
 
-BUILT: BuildCache[Graph] = BuildCache()
+BUILT: BuildCache[Any] = BuildCache()
 
 
 def clear_graph_cache() -> None:

@@ -34,6 +34,7 @@ from graphact.graph.protocol import GraphLike
 from graphact.nn.call import ModelCall
 from graphact.nn.description import Edges, check_dropout, describe_part, described_edges, layer_norm, register_kinds
 from graphact.nn.module import Describer, GraphModule, describe
+from graphact.pyg.fused_convs import FusedGINConv, FusedSAGEConv
 from graphact.pyg.pass_graph import call_with_edges, with_unit_weights
 from graphact.spec import Filter, Layer, Linear, OnGraph, Sum, UnsupportedModelError
 
@@ -317,6 +318,8 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
     ChebConv: cheb_layers,
     SAGEConv: sage_layers,
     GINConv: gin_layers,
+    FusedSAGEConv: sage_layers,
+    FusedGINConv: gin_layers,
 }
 KINDS: dict[type[nn.Module], Describer] = {
     **dict.fromkeys(CONVOLUTIONS, describe_convolution),
@@ -339,3 +342,4 @@ def call_module(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges | N
 
 
 register_kinds(KINDS, call_module, package="torch_geometric")
+register_kinds(dict.fromkeys((FusedSAGEConv, FusedGINConv), describe_convolution), call_module)
