@@ -123,7 +123,10 @@ def corrupted(header, change):
         (lambda layers: layers[0].update(arrays=[1]), "must be an object with kind and arrays"),
         (lambda layers: layers[0].update(arrays={"taps": "readout.weight"}), "taps must have 3 dimensions"),
         (lambda layers: layers[0].update(colour=3), "its settings must be .*colour"),
-        (lambda layers: layers[1].update(reads="everything"), "reads must be 'shifted' or 'hops', got 'everything'"),
+        (
+            lambda layers: layers[1].update(reads="everything"),
+            "reads must be 'shifted', 'unshifted' or 'hops', got 'everything'",
+        ),
         (lambda layers: layers[1].update(operation="guess"), "operation must be one of"),
         (lambda layers: layers[1].update(operation=["max"]), "operation must be of type str"),
         (lambda layers: layers[1].update(closed=1), "closed must be of type bool, got 1"),

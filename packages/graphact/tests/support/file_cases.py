@@ -5,7 +5,6 @@ that carry a hash, and something valid for the others. It must not hang or take 
 """
 
 import contextlib
-import json
 import resource
 import tempfile
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from graphact.distributed.restart import RankStatus, restore_checkpoint, write_checkpoint
 
 import graphact
 import graphact_agents as agents
@@ -23,8 +21,9 @@ from graphact import Graph, nn
 from graphact import distributed as scaleout
 from graphact.commands.certify import read_signals
 from graphact.distributed.partition import assign_nodes, divide, read_part, write_partition
+from graphact.distributed.shared_checkpoint import SharedCheckpoint
 from graphact.training import Fleet, TrainingSettings
-from graphact.training.checkpoint import read_tensors
+from graphact.training.loop import SingleModel
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command_simulate import read_numbers
 from graphact_agents.learning.state import State
@@ -258,27 +257,24 @@ def scaled_model():
     return model, optimizer
 
 
+def shared_checkpoint(folder, model, losses):
+    """The checkpoint of a training by one process, and what it is asked to write and read."""
+    graph = scaleout.PartitionedGraph.from_graph(Graph.from_edge_index([[0, 1], [1, 0]]), "blocks")
+    shared = SharedCheckpoint(folder / "checkpoint", graph, SCALED_WORK, 1, 2, losses, lambda _: None)
+    return shared, SingleModel(model, lambda: model(torch.ones(1, 2)).sum())
+
+
 def write_scaled(folder):
-    write_checkpoint(folder / "checkpoint", *scaled_model(), [2.0, 1.0], SCALED_WORK)
+    model, optimizer = scaled_model()
+    shared, batch = shared_checkpoint(folder, model, [2.0, 1.0])
+    shared.write(batch, optimizer, None, 2, 0.0)
 
 
 def read_scaled(folder):
-    model, optimizer = scaled_model()
-    path = folder / "checkpoint"
-    losses = restore_checkpoint(str(path), *read_tensors(path), model, optimizer, SCALED_WORK)
+    (model, optimizer), losses = scaled_model(), []
+    shared, batch = shared_checkpoint(folder, model, losses)
+    shared.read(batch, optimizer, None)
     return canonical([losses, model.state_dict(), [optimizer.state[p] for p in model.parameters()]])
-
-
-def write_status(folder):
-    (folder / "c.process-0.json").write_text(json.dumps({"state": "training", "epoch": 3}))
-
-
-def read_status(folder):
-    return RankStatus(folder / "c", 0, 2, 3).previous_status()
-
-
-def check_status(content):
-    assert content is None or {"state", "epoch"} <= content.keys()
 
 
 def write_citations(folder):
@@ -367,7 +363,6 @@ READERS = {
         sealed=True,
     ),
     "checkpoint of scale-out": Reader(write_scaled, read_scaled, (ValueError,), sealed=True),
-    "status of a rank": Reader(write_status, read_status, (), check=check_status),
     "citations": Reader(write_citations, read_citations, (DataError,)),
     "ratings": Reader(write_ratings, read_ratings, (DataError,)),
     "temperatures": Reader(write_molene, read_temperatures, (DataError,)),
