@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from graphact_lab.experiments.flocking.report import mean_spread, table
-from graphact_lab.experiments.flocking.results import GAPS, Line, Results, compared, values
+from graphact_lab.experiments.flocking.report import GAPS, Line, Results, compared, mean_spread, table, values
 from graphact_lab.statistics import difference, holm
 from graphact_lab.store import Store
 

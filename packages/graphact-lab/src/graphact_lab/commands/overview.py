@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from contextlib import nullcontext
 
 from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
@@ -76,17 +75,17 @@ def data(options: argparse.Namespace) -> int:
     from graphact._checks import check_choice
     from graphact_lab.data.download import check, fetch
     from graphact_lab.data.sources import DATASETS
-    from graphact_lab.job_progress import download_bar
+    from graphact_lab.job_progress import show_progress
 
     for dataset in options.datasets:
         check_choice("DATASET", dataset, tuple(DATASETS))
     chosen = options.datasets or list(DATASETS)
     if options.action == "fetch":
-        require("downloads need", "requests", *(["rich"] if sys.stderr.isatty() else []))
+        require("downloads need", "requests")
+        progress = show_progress if sys.stderr.isatty() and not options.quiet else None
         folders = {}
         for dataset in dict.fromkeys(chosen):
-            with nullcontext() if options.quiet else download_bar() as progress:
-                folders[dataset] = str(fetch(dataset, options.data, progress))
+            folders[dataset] = str(fetch(dataset, options.data, progress))
             if not options.json:
                 sys.stdout.write(f"{dataset}: {folders[dataset]}\n")
         return print_json(folders) if options.json else 0

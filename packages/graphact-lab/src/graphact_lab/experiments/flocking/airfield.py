@@ -149,7 +149,7 @@ def run_flocking(
 ) -> None:
     """Run whatever is not finished yet; jobs that another process holds are left to it.
 
-    Trained policies are written to ``models/`` in the folder of the store, for agents, certificates and pictures.
+    Trained policies are written to ``models/`` in the folder of the store, for agents and pictures.
     """
     watcher, field = watcher or JobWatcher(), Airfield(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))

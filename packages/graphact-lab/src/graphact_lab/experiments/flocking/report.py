@@ -1,34 +1,124 @@
-"""The report on flocking: a page of tables and figures in Markdown."""
+"""The report on flocking: rows by policy and condition, paired comparisons, and a page of tables and figures."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphact.storage import write_atomically
-from graphact_lab.experiments.flocking.experiment import OTHER_GAIN
-from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
-from graphact_lab.experiments.flocking.results import (
-    AXES,
-    GAPS,
-    Line,
-    Results,
-    best_pointwise,
-    compared,
-    references_of,
-    values,
-)
+from graphact_lab.experiments.flocking.experiment import ORDER, OTHER_GAIN, USUAL, differing, world_of
 from graphact_lab.figures import house_style, new_sheet, to_png
-from graphact_lab.statistics import choose, summarize
-from graphact_lab.store import Row
+from graphact_lab.protocols import is_pointwise
+from graphact_lab.statistics import Difference, choose, difference, holm, summarize
+from graphact_lab.store import Row, StoreError
 from graphact_lab.style import GREY, Variant, spread
 
+GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
+"""What :func:`compared` tells of each policy."""
+AXES = {
+    "loss": "Probability that a link is lost",
+    "radius": "Communication radius",
+    "agents": "Agents",
+    "speed": "Initial speed",
+    "noise": "Largest error of a measurement",
+    "delay": "Steps that a message takes",
+}
 NOTHING = "\N{EN DASH}"
 INTRODUCTION = """\
 Values are the cost of a flight (variance of the velocities, summed over its steps) over the expert's on the same teams:
 mean ± standard deviation over realizations, each with training teams, test teams and initial parameters of its own.
 Differences are paired over realizations, with 95 % intervals; p is Holm's over the lines of its table alone,
 not over all tables. K is the filter order, e the number of exchanges between neighbours for one control."""
+
+
+class Line(NamedTuple):
+    """Policies of one kind."""
+
+    method: str
+    hops: int | None
+    order: int
+    delayed: bool
+    exchanges: int
+    parameters: int
+
+    @property
+    def label(self) -> str:
+        return f"{Variant(self.method, self.hops).label}, K = {self.order}"
+
+    @property
+    def title(self) -> str:
+        return self.label + (" (trained with delay)" if self.delayed else "")
+
+    @property
+    def is_pointwise(self) -> bool:
+        return is_pointwise(self.method)
+
+
+class Results:
+    """Rows by line and condition."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+        if change := differing(self.rows):
+            raise StoreError(f"a report is of rows of one setting, got some with {change}; keep them in a folder each")
+        networks = choose(self.rows, kind="model")
+        self.lines = list(dict.fromkeys(Line(*(row[name] for name in Line._fields)) for row in networks))
+        world, imitation = world_of(networks[0]["settings"]), networks[0]["settings"]["imitation"]
+        trained = {name: world[name] for name in ("radius", "speed") if name in world}
+        self.world = world
+        self.usual = USUAL | trained | {"agents": imitation.get("agents", USUAL["agents"])}
+        self.lines.sort(key=lambda line: (line.delayed, Variant(line.method, line.hops).rank, line.order))
+
+    def of(self, line: Line, **condition: float) -> list[Row]:
+        own = {name: getattr(line, name) for name in ("method", "hops", "order", "delayed")}
+        return [*choose(self.rows, kind="model", condition=condition, **own)]  # type: ignore[list-item]
+
+    def baseline(self, name: str, **condition: float) -> list[Row]:
+        return [*choose(self.rows, kind="baseline", method=name, condition=condition)]  # type: ignore[list-item]
+
+    def at(self, policy: Line | str, name: str, level: float) -> list[Row]:
+        """The rows of policies, or of a baseline, at a level of a condition; at the usual one it is not named."""
+        condition = {} if level == self.usual[name] else {name: level}
+        return self.baseline(policy, **condition) if isinstance(policy, str) else self.of(policy, **condition)
+
+    def levels(self, name: str) -> list[float]:
+        return sorted({row["condition"][name] for row in self.rows if name in row["condition"]})
+
+    def base(self, order: int = ORDER) -> list[Line]:
+        return [line for line in self.lines if line.order == order and not line.delayed]
+
+
+def values(rows: Iterable[Row], key: str = "value") -> list[float]:
+    """Return the values of rows under a key, where they have it."""
+    return [row[key] for row in rows if row.get(key) is not None]
+
+
+def compared(results: Results, lines: Sequence[Line], reference: Line, **condition: float) -> list[Sequence[str]]:
+    """Each line minus the reference, with Holm's p over all of them."""
+    gaps: list[tuple[Line, Difference]] = []
+    for line in lines:
+        ours, theirs = results.of(line, **condition), results.of(reference, **condition)
+        if line != reference and ours and len(ours) == len(theirs) and len(ours) > 1:
+            gaps.append((line, difference(ours, theirs)))
+    adjusted = holm([gap.p_unlike() for _, gap in gaps])
+    return [
+        (line.label, f"{gap.mean:+.3f} ± {gap.margin:.3f}", f"{gap.wins:.0%}", f"{p:.2g}", f"{gap.effect:+.1f}")
+        for (line, gap), p in zip(gaps, adjusted, strict=True)
+    ]
+
+
+def best_pointwise(results: Results, order: int = ORDER, *, delayed: bool = False) -> Line | None:
+    """The pointwise activation with the lowest cost on validation flights."""
+    lines = [one for one in results.lines if one.is_pointwise and one.order == order and one.delayed == delayed]
+    found = {line: fmean(values(results.of(line), "validation")) for line in lines}
+    return min(found, key=found.__getitem__) if found else None
+
+
+def references_of(results: Results) -> dict[str, Line]:
+    """Return the references of comparisons by label: ReLU, and the best pointwise activation."""
+    references = {line.label: line for line in results.base() if line.method == "relu"}
+    best = best_pointwise(results)
+    return references | ({best.label: best} if best else {})
 
 
 def mean_spread(found: Sequence[float], digits: int = 3) -> str:
@@ -125,36 +215,16 @@ def delayed_section(results: Results) -> list[str]:
     return parts
 
 
-def certificate_section(results: Results, folder: Path) -> list[str]:
-    """The certified constant of each policy beside what noise does to it; see ``certify``."""
-    known = read_certificates(folder)
-    levels = results.levels("noise")
-    cells = []
-    for line in results.base():
-        rows = results.of(line)
-        found = [known[key] for key in (certificate_key(row) for row in rows) if key in known]
-        if found:
-            noisy = [mean_spread(values(results.of(line, noise=level))) for level in levels]
-            cells.append((line.label, mean_spread(found, 2), mean_spread(values(rows)), *noisy))
-    header = ("policy", "certified constant", "no noise", *(f"noise {level:g}" for level in levels))
-    words = (
-        "The constant bounds, on the graph of the first test team at its start, how far the largest component of any "
-        "control (in units of the largest acceleration) moves for each unit of the largest error of a measurement."
-    )
-    return ["## Certified constants and noise", words, table(header, cells)] if cells else []
-
-
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.md`` and the figures; return the path of the page."""
     results = Results(rows)
-    certify(rows, folder)
     drawings = figures(results)
     first = choose(results.rows, kind="model")[0]
     count = len({(row["seed"], row["graph"]) for row in results.rows})
     facts = f"{count} realizations, preset {first['preset']}. {made_by(results)} {setting(results)}"
     parts = ["# Flocking", INTRODUCTION, facts, *base_section(results)]
     parts += [f"![{name}](figures/{name}.png)" for name in drawings]
-    parts += [*condition_sections(results), *delayed_section(results), *certificate_section(results, folder)]
+    parts += [*condition_sections(results), *delayed_section(results)]
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
     for name, content in drawings.items():
         write_atomically(folder / "figures" / f"{name}.png", content)
