@@ -21,7 +21,7 @@ def test_links_decide_as_one_computer_would(tmp_path):
     found = live.run(model, conflicts, options, tmp_path, lambda *line: shown.append(line))
     assert (found["ended"], found["lost"], found["collided"]) == (6, 0, 0)
     assert len(shown) == 3
-    assert found["decisions"] == found["central"] > 0
+    assert found["compared"] == found["central"] > 0
     assert any("#" in drawn for _, drawn, _, _ in shown)
 
 
