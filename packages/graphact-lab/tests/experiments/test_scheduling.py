@@ -78,7 +78,7 @@ def test_greedy_local_greedy_and_optimum_are_those_of_brute_force():
                 assert set(sends.nonzero().squeeze(1).tolist()) == plain_local_greedy(key.tolist(), near, iterations)
                 carried = load(sends, own, conflicts).item()
                 assert carried == pytest.approx(own[sends].sum().item()), "local winners never collide"
-        assert optimum(own, conflicts).item() == pytest.approx(brute_force(weight, near), rel=1e-6)
+        assert optimum(own, conflicts, 1).item() == pytest.approx(brute_force(weight, near), rel=1e-6)
 
 
 def test_what_collides_carries_nothing():
@@ -211,7 +211,9 @@ def test_intervals_count_seeds_and_graphs():
     seeds, graphs = rng.normal(0, 1, (5, 1)), rng.normal(0, 1, (1, 30))
     found = crossed((1 + seeds + graphs).tolist())
     expected = np.var(seeds, ddof=1) / 5 + np.var(graphs, ddof=1) / 30
-    assert (found.standard_error**2, found.degrees) == (pytest.approx(expected), 4)
+    assert found.standard_error**2 == pytest.approx(expected)
+    assert 4 < found.degrees < 33
+    assert crossed((1 + graphs).tolist()).degrees == pytest.approx(29)
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ class Scheduling:
     steps: int = 1000
     graphs: int = 8  # of a step
     nodes: int = 100
-    tests: int = 30  # graphs of each kind
+    tests: int = 200  # graphs of each kind; fewer of larger ones
     slots: int = 600
     loads: tuple[float, ...] = (*(round(0.4 + 0.05 * n, 2) for n in range(14)), 1.2)
     experiment = NAME
@@ -111,7 +111,6 @@ MEDIUM = replace(
     replicas=5,
     rates=RATES[:2],
     steps=300,
-    tests=20,
     slots=200,
     loads=(0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.2),
 )
@@ -125,7 +124,7 @@ QUICK = replace(
     replicas=3,
     rates=RATES[:1],
     steps=200,
-    tests=12,
+    tests=60,
     slots=100,
     loads=(0.6, 0.8, 1.0),
 )
