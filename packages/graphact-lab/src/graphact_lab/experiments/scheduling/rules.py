@@ -86,7 +86,7 @@ def load(sends: Tensor, weight: Tensor, conflicts: Conflicts) -> Tensor:
 
 
 def optimum(weight: Tensor, conflicts: Conflicts, most: int) -> Tensor:
-    """The largest utility of each of the first ``most`` graphs, by integer programming, with a row for each conflict."""
+    """The largest utility of each of the first ``most`` graphs, by integer programming with a row a conflict."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
