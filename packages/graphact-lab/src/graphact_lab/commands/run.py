@@ -196,7 +196,8 @@ def cells_of(protocol: "Protocol | Flocking | Scheduling", seed: int) -> dict[st
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
-    return {protocol.key(job, seed): job.title for job in protocol.jobs}
+    own: Any = protocol  # each kind of settings has jobs of its own kind
+    return {own.key(job, seed): job.title for job in own.jobs}
 
 
 def default_folder(options: argparse.Namespace) -> Path:

@@ -60,7 +60,9 @@ class Laboratory:
     def __init__(self, settings: Scheduling, seed: int, device: str) -> None:
         self.settings, self.seed, self.device = settings, seed, device
         self.validation = self.test({"graphs": "validation"}, VALIDATION, settings.nodes)
-        shapes = [({"graphs": kind}, settings.tests, settings.nodes) for kind in KINDS]
+        shapes: list[tuple[dict[str, Any], int, int]] = [
+            ({"graphs": kind}, settings.tests, settings.nodes) for kind in KINDS
+        ]
         for factor in (3, 10):
             condition = {"graphs": "random", "nodes": factor * settings.nodes}
             shapes.append((condition, max(1, settings.tests // factor), factor * settings.nodes))
