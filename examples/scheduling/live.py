@@ -23,8 +23,8 @@ from graphact_agents.addresses import free_addresses
 from graphact_agents.deployment import split
 from graphact_agents.local_agents import LocalAgents
 from graphact_lab.experiments.scheduling.conflicts import draw_geometric
+from graphact_lab.experiments.scheduling.greedy_rules import heard, local_greedy, rule_key
 from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
-from graphact_lab.experiments.scheduling.rules import heard, local_greedy, rule_key
 
 KEYS = Path(__file__).with_name("keys.safetensors")
 SLOTS = "slots.json"

@@ -164,7 +164,7 @@ def check_run(protocol: "Protocol | Flocking | Scheduling", store: "Store", seed
             locate(dataset, data)
     else:
         for seed in seeds:
-            part_of(protocol.experiment, "runner:check_settings")(protocol, store, seed)
+            part_of(protocol.experiment, "trials:check_settings")(protocol, store, seed)
 
 
 def train(
@@ -189,7 +189,7 @@ def train(
 
                 run_protocol(protocol, store, data=options.data, **shared)
             else:
-                part_of(protocol.experiment, "runner:run")(protocol, store, **shared)
+                part_of(protocol.experiment, "trials:run")(protocol, store, **shared)
 
 
 def cells_of(protocol: "Protocol | Flocking | Scheduling", seed: int) -> dict[str, str]:

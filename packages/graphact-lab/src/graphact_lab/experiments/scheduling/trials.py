@@ -20,11 +20,10 @@ from graphact_lab.experiments.scheduling.experiment import (
     NARROW_REPLICAS,
     NARROW_WIDTH,
     PARAMETERS,
-    Job,
+    KeyJob,
     Scheduling,
 )
-from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
-from graphact_lab.experiments.scheduling.rules import (
+from graphact_lab.experiments.scheduling.greedy_rules import (
     RULES,
     aloha,
     greedy,
@@ -34,6 +33,7 @@ from graphact_lab.experiments.scheduling.rules import (
     rounds_of,
     rule_key,
 )
+from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
 from graphact_lab.experiments.scheduling.slots import run_slots, usual_arrivals
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
@@ -101,7 +101,7 @@ def ratios_of_fleet(laboratory: Laboratory, fleet: KeyFleet, iterations: int, te
     return load(sends, weight, test.conflicts) / test.reference
 
 
-def matched_width(job: Job, width: int) -> int:
+def matched_width(job: KeyJob, width: int) -> int:
     """The width with which a method has at most as many parameters as the bank with a given width."""
     most, found = KeyFleet("bank", job.layers, width, [0]).num_parameters, 1
     while KeyFleet(job.method, job.layers, found + 1, [0]).num_parameters <= most:
@@ -128,7 +128,7 @@ def training_of(laboratory: Laboratory) -> dict[str, Any]:
     return {**shared, "device": laboratory.device}
 
 
-def run_job(laboratory: Laboratory, job: Job, rate: float, watcher: JobWatcher) -> list[Row]:
+def run_job(laboratory: Laboratory, job: KeyJob, rate: float, watcher: JobWatcher) -> list[Row]:
     """Train the networks of a job and test them on all graphs; narrow ones also in time."""
     settings, begun = laboratory.settings, time.perf_counter()
     narrow = job.setting == NARROW
@@ -245,7 +245,7 @@ def run(
     watcher, laboratory = watcher or JobWatcher(), Laboratory(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def fill(key: str, job: Job | None, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
+    def fill(key: str, job: KeyJob | None, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
         with store.claim(key, wait=wait) as mine:
             if mine and not store.is_finished(key):
                 common = {
@@ -260,7 +260,7 @@ def run(
                 }
                 store.finish(key, [common | row for row in make()])
 
-    def train_and_test(job: Job) -> list[Row]:
+    def train_and_test(job: KeyJob) -> list[Row]:
         tuned = store.cells()[settings.tuning_key(job.method, seed)]
         watcher.start(job.title, settings.steps)
         rows = run_job(laboratory, job, max(tuned, key=lambda row: row["value"])["rate"], watcher)
