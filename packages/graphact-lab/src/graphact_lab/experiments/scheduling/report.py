@@ -28,8 +28,8 @@ MARKERS = dict(zip(METHODS, "^oXsDPv", strict=True))
 TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geometric", "flows": "Flows"}
 LIGHT, OVERLOAD = 0.7, 1.2  # loads at which delay and throughput are told
 INTRODUCTION = """\
-Load is what the winners of a slot carry over what the centralised greedy by utility carries. A rule of L rounds stands
-beside keys of at least L rounds. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
+Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
+many rounds as the keys, in the number that carries most. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
 table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
 
 
@@ -60,9 +60,9 @@ def ratios(rows: Sequence[Row], condition: Mapping[str, Any]) -> list[list[float
 
 
 def rule_at(rows: Sequence[Row], condition: Mapping[str, Any], rounds: int) -> list[float]:
-    """The ratios of the classical rule in as many rounds as it can use."""
+    """The ratios of the classical rule in at most so many rounds, in the number that carries most."""
     own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
-    return list(max((row for row in own if row["rounds"] <= rounds), key=lambda row: row["rounds"])["ratios"])
+    return list(max((row for row in own if row["rounds"] <= rounds), key=lambda row: row["value"])["ratios"])
 
 
 def gap_of(rows: Sequence[Row], own: Sequence[Row], condition: Mapping[str, Any], rounds: int) -> Estimate:
@@ -97,7 +97,7 @@ def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any])
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
     table, differences_table = (markdown_table(("keys", *header), part) for part in (lines, compared))
-    return [f"### {title}", table, ", ".join(simple) + ".", f"Minus the rule in as many rounds:\n\n{differences_table}"]
+    return [f"### {title}", table, ", ".join(simple) + ".", f"Points of load beyond the rule; bold where they are significant:\n\n{differences_table}"]
 
 
 def show(gap: Estimate | None, p: float) -> str:
