@@ -29,8 +29,10 @@ TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geom
 LIGHT, OVERLOAD = 0.7, 1.2  # loads at which delay and throughput are told
 INTRODUCTION = """\
 Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
-many rounds as the keys, in the number that carries most. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
-table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
+many rounds as the keys, in the number that carries most. Intervals are 95 %, over graphs and seeds as crossed factors;
+p is Holm's over the table. Where rounds can be divided between layers and iterations of the greedy rule, validation
+graphs have chosen."""
+GAPS = "Points of load beyond the rule; bold where they are significant:"
 
 
 def crossed(values: Sequence[Sequence[float]]) -> Estimate:
@@ -97,7 +99,7 @@ def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any])
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
     table, differences_table = (markdown_table(("keys", *header), part) for part in (lines, compared))
-    return [f"### {title}", table, ", ".join(simple) + ".", f"Points of load beyond the rule; bold where they are significant:\n\n{differences_table}"]
+    return [f"### {title}", table, ", ".join(simple) + ".", GAPS, differences_table]
 
 
 def show(gap: Estimate | None, p: float) -> str:
