@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples" / "gallery").glob("*.py"))
-PAGES = ["index", "start", "concepts", "howto", "activations", "guarantees", "reproduction", "agents"]
+PAGES = ["index", "start", "concepts", "howto", "activations", "guarantees", "results", "agents"]
 PAGES += ["gallery/index", "gallery/hops", "api/nn", "explorer", "_static/explorer"]
 
 
