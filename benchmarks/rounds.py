@@ -134,8 +134,9 @@ def strongest(cells):
 
 
 def num_parameters(kind, rounds):
-    """Return the number of trained numbers of a network."""
-    return sum(parameter.numel() for parameter in make_model(kind, rounds).parameters())
+    """Return the number of trained numbers of a network; without those of a shift that is 0."""
+    number = sum(parameter.numel() for parameter in make_model(kind, rounds).parameters())
+    return number - (WIDTH + (rounds - 1) * WIDTH**2 if kind in NO_SHIFT else 0)
 
 
 def lines(folder):

@@ -114,7 +114,10 @@ class Tables:
         line = {"experiment": study.experiment, "preset": study.preset, "protocol": study.protocol, "kind": cell.kind}
         line |= {"method": cell.method, "hops": cell.hops, "features": cell.features, "order": cell.order}
         line |= {"condition": in_words(cell.condition), "runs": len(rows), "mean": fmean(values)}
-        line |= {"sd": stdev(values) if len(values) > 1 and is_finite(rows) else math.nan, "margin": self._margin(study, rows)}
+        line |= {
+            "sd": stdev(values) if len(values) > 1 and is_finite(rows) else math.nan,
+            "margin": self._margin(study, rows),
+        }
         line |= {"near_chance": sum(value < 30 for value in values) / len(values)} if "loc" in study.experiment else {}
         if cell.kind == "model" and study.preset != "robustness":
             line |= {"validation": mean_validation(rows), "parameters": first.get("parameters")}
