@@ -132,6 +132,8 @@ def test_node_classification_is_told_alike(known, path):
         assert int(told) == len(known.settings())
     for told in re.findall(r"in (\d+) it loses|in (\d+) there is a loss", text):
         assert int("".join(told)) == len(known.settings(-1))
+    for pairs, gains in re.findall(r"of (\d+) pairs of an activation and a setting (\d+) gain", text):
+        assert (int(pairs), int(gains)) == (len(known.pairs()), len(known.pairs(1)))
 
 
 def test_promises_of_agents_name_their_conditions():
