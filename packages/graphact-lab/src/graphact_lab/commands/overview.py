@@ -20,6 +20,7 @@ EXPERIMENT_LINES = {
     "graph-classification": "five sets of TUDataset in ten folds, every activation",
     "robustness": "node classification with perturbed edges and words",
     "flocking": "a team that steers itself by messages between neighbours",
+    "scheduling": "which links of a wireless network send, decided after a few messages",
 }
 
 
@@ -46,6 +47,7 @@ def list_all(options: argparse.Namespace) -> int:
 def presets() -> list[str]:
     """Return a line for each preset and protocol, with the number of networks that it trains."""
     from graphact_lab.experiments.flocking import experiment as flocking
+    from graphact_lab.experiments.scheduling import experiment as scheduling
 
     lines = ["experiment            preset  protocol               cells  models  epochs"]
     for name in (*EXPERIMENTS, *BENCHMARKS):
@@ -61,6 +63,9 @@ def presets() -> list[str]:
         epochs = settings.imitation.get("epochs", flocking.EPOCHS)
         counts = f"{len(settings.jobs):6d} {models:7d} {epochs:7d}"
         lines.append(f"{flocking.NAME:21s} {settings.preset:7s} {settings.preset:21s} {counts}")
+    for own in (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL):
+        counts = f"{len(own.jobs):6d} {len(own.jobs) * own.replicas:7d} {own.steps:7d}"
+        lines.append(f"{scheduling.NAME:21s} {own.preset:7s} {own.preset:21s} {counts}")
     return lines
 
 

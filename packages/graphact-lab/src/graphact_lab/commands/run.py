@@ -6,6 +6,7 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from graphact._extras import require
@@ -15,8 +16,8 @@ from graphact_lab.data.sources import DATA_SETS
 from graphact_lab.descriptions import (
     BENCHMARK_PRESETS,
     EVERY_EXPERIMENT,
-    FLOCKING,
     FLOCKING_PRESETS,
+    OWN,
     PRESETS,
     find_experiment,
     find_protocol,
@@ -25,6 +26,7 @@ from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
     from graphact_lab.experiments.flocking.experiment import Flocking
+    from graphact_lab.experiments.scheduling.experiment import Scheduling
     from graphact_lab.store import Store
 
 SMOKE = "smoke"  # seconds, for tests
@@ -44,7 +46,7 @@ DATA = option(
     option(
         "--preset",
         "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
-        "best: better settings, found on seed 0; medium, for flocking: ten minutes",
+        "best: better settings, found on seed 0; medium, for flocking and scheduling: between quick and full",
         choices=PRESET_NAMES,
         default="quick",
     ),
@@ -123,18 +125,19 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def find_settings(options: argparse.Namespace) -> "Protocol | Flocking":
+def find_settings(options: argparse.Namespace) -> "Protocol | Flocking | Scheduling":
     """Return the protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
             raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
     changes = dict(change.split("=", 1) for change in options.set)
-    if options.experiment == FLOCKING:
-        from graphact_lab.experiments.flocking import experiment as flocking
-
+    if options.experiment in OWN:
         if options.protocol is not None:
-            raise ValueError(f"flocking has no protocols, got --protocol {options.protocol}")
-        return flocking.find_settings(options.preset, options.activation, changes)
+            raise ValueError(f"{options.experiment} has no protocols, got --protocol {options.protocol}")
+        made: Flocking | Scheduling = part_of(options.experiment, "experiment:find_settings")(
+            options.preset, options.activation, changes
+        )
+        return made
     try:
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
@@ -143,7 +146,12 @@ def find_settings(options: argparse.Namespace) -> "Protocol | Flocking":
         raise
 
 
-def check_run(protocol: "Protocol | Flocking", store: "Store", seeds: range, data: Path | None) -> None:
+def part_of(experiment: str, name: str) -> Any:
+    """Return a part of an experiment with a runner of its own, such as "report:write_page"."""
+    return resolve_name(f"graphact_lab.experiments.{experiment}.{name}")
+
+
+def check_run(protocol: "Protocol | Flocking | Scheduling", store: "Store", seeds: range, data: Path | None) -> None:
     """Raise if the folder holds results of other settings, or data is missing, before anything is trained."""
     if isinstance(protocol, Protocol):
         from graphact_lab.data.download import locate
@@ -155,14 +163,12 @@ def check_run(protocol: "Protocol | Flocking", store: "Store", seeds: range, dat
         for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
             locate(dataset, data)
     else:
-        from graphact_lab.experiments.flocking import airfield
-
         for seed in seeds:
-            airfield.check_settings(protocol, store, seed)
+            part_of(protocol.experiment, "runner:check_settings")(protocol, store, seed)
 
 
 def train(
-    protocol: "Protocol | Flocking", store: "Store", seeds: range, device: str, options: argparse.Namespace
+    protocol: "Protocol | Flocking | Scheduling", store: "Store", seeds: range, device: str, options: argparse.Namespace
 ) -> None:
     """Train whatever is not finished yet, with the number of threads that is given or measured to be fastest."""
     import torch
@@ -183,12 +189,10 @@ def train(
 
                 run_protocol(protocol, store, data=options.data, **shared)
             else:
-                from graphact_lab.experiments.flocking.airfield import run_flocking
-
-                run_flocking(protocol, store, **shared)
+                part_of(protocol.experiment, "runner:run")(protocol, store, **shared)
 
 
-def cells_of(protocol: "Protocol | Flocking", seed: int) -> dict[str, str]:
+def cells_of(protocol: "Protocol | Flocking | Scheduling", seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
@@ -205,12 +209,10 @@ def default_folder(options: argparse.Namespace) -> Path:
 def finish(store: "Store", *, as_json: bool) -> int:
     """Print the table and write the report."""
     rows = store.rows()
-    is_flocking = rows[0].get("experiment") == FLOCKING
+    own = next((name for name in OWN if rows[0].get("experiment") == name), None)
     try:
-        if is_flocking:
-            from graphact_lab.experiments.flocking.report import write_page
-
-            page = write_page(rows, store.directory, store.commands())
+        if own is not None:
+            page = part_of(own, "report:write_page")(rows, store.directory, store.commands())
         else:
             from graphact_lab.report import terminal_table, write_report
 
@@ -219,7 +221,7 @@ def finish(store: "Store", *, as_json: bool) -> int:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
-    table = "" if is_flocking else f"{terminal_table(rows)}\n\n"
+    table = "" if own is not None else f"{terminal_table(rows)}\n\n"
     sys.stdout.write(f"\n{table}report: {page}\n")
     return 0
 

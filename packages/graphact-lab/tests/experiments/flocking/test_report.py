@@ -11,17 +11,17 @@ import pytest
 
 from graphact.registry import COMPARED, POINTWISE
 from graphact_lab.cli import main
-from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import FULL, LEVELS, NOT_FLOWN, Job, find_settings, job_of
 from graphact_lab.experiments.flocking.report import (
     Results,
     compared,
     draw_condition,
     draw_exchanges,
-    table,
     write_page,
 )
+from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.store import Store
+from graphact_lab.style import markdown_table
 from support.places import ROOT
 
 PUBLISHED = ROOT / "results" / "flocking" / "full"
@@ -61,7 +61,7 @@ def test_a_finished_run_is_not_repeated_and_its_report_is_the_same(finished: Pat
 
 
 def test_an_absolute_value_is_one_cell() -> None:
-    assert table(("policy", "cost"), [("|x|, K = 2", "1.5")]).splitlines()[2] == "| \\|x\\|, K = 2 | 1.5 |"
+    assert markdown_table(("policy", "cost"), [("|x|, K = 2", "1.5")]).splitlines()[2] == "| \\|x\\|, K = 2 | 1.5 |"
 
 
 def test_tables_name_the_level_that_was_trained_with(finished: Path) -> None:

@@ -11,7 +11,7 @@ from graphact_lab.figures import house_style, new_sheet, to_png
 from graphact_lab.protocols import is_pointwise
 from graphact_lab.statistics import Difference, choose, difference, holm, summarize
 from graphact_lab.store import Row, StoreError
-from graphact_lab.style import GREY, Variant, spread
+from graphact_lab.style import GREY, Variant, markdown_table, spread
 
 GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
 """What :func:`compared` tells of each policy."""
@@ -127,13 +127,6 @@ def mean_spread(found: Sequence[float], digits: int = 3) -> str:
     return spread(summary.mean, summary.std, digits) if found else NOTHING
 
 
-def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, in which |x| is one cell."""
-    marks = ["---", *["---:"] * (len(header) - 1)]
-    rows = ((cell.replace("|", "\\|") for cell in cells) for cells in (header, marks, *lines))
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-
-
 def base_section(results: Results) -> list[str]:
     """Every line as it was trained, then the differences from ReLU and from the best pointwise activation."""
     flown = [line for line in results.lines if not line.delayed]
@@ -154,11 +147,11 @@ def base_section(results: Results) -> list[str]:
         collisions = mean_spread(values(rows, "collisions"), 2)
         cells += [(words, NOTHING, NOTHING, mean_spread(values(rows)), collisions, NOTHING)] if rows else []
     header = ("policy", "e", "parameters", "cost over the expert's", "collisions", "seconds of training")
-    parts = ["## As trained", table(header, cells)]
+    parts = ["## As trained", markdown_table(header, cells)]
     for label, reference in references_of(results).items():
         lines = compared(results, results.base(), reference)
         if lines:
-            parts += [f"### Minus {label}", table(GAPS, lines)]
+            parts += [f"### Minus {label}", markdown_table(GAPS, lines)]
     return parts
 
 
@@ -177,12 +170,12 @@ def condition_sections(results: Results) -> list[str]:
         is_felt = name in ("agents", "speed")  # by a team that nobody controls
         nobody = [values(results.at("none", name, x) if is_felt else results.baseline("none")) for x in columns]
         cells += [("no control", *map(mean_spread, nobody))] if all(nobody) else []
-        parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
+        parts += [f"## {words}", markdown_table(("policy", *(f"{level:g}" for level in columns)), cells)]
         parts += trained_gain_section(results, flown, columns) if name == "agents" else []
         lines_flown = [line for line in results.base() if line in flown]
         for label, reference in references_of(results).items() if name != "delay" else ():
             lines = compared(results, lines_flown, reference, **{name: levels[-1]})
-            parts += [f"### At {levels[-1]:g}, minus {label}", table(GAPS, lines)] if lines else []
+            parts += [f"### At {levels[-1]:g}, minus {label}", markdown_table(GAPS, lines)] if lines else []
     return parts
 
 
@@ -199,7 +192,7 @@ def trained_gain_section(results: Results, flown: Sequence[Line], columns: Seque
     words = (
         f"The gain of the expert above is the size of the team. Over an expert whose gain is {usual:g} for all sizes:"
     )
-    return [words, table(("policy", *(f"{size:g}" for size in columns)), cells)]
+    return [words, markdown_table(("policy", *(f"{size:g}" for size in columns)), cells)]
 
 
 def delayed_section(results: Results) -> list[str]:
@@ -208,10 +201,10 @@ def delayed_section(results: Results) -> list[str]:
     if not lines:
         return []
     cells = [(line.label, str(line.exchanges), mean_spread(values(results.of(line)))) for line in lines]
-    parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
+    parts = ["## Trained and flown with delay", markdown_table(("policy", "e", "cost over the expert's"), cells)]
     reference = best_pointwise(results, delayed=True)
     if reference is not None and (gaps := compared(results, lines, reference)):
-        parts += [f"### Minus {reference.label}", table(GAPS, gaps)]
+        parts += [f"### Minus {reference.label}", markdown_table(GAPS, gaps)]
     return parts
 
 

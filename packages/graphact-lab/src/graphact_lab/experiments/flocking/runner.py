@@ -138,7 +138,7 @@ def check_settings(settings: Flocking, store: Store, seed: int) -> None:
         raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
 
 
-def run_flocking(
+def run(
     settings: Flocking,
     store: Store,
     *,
