@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from graphact._checks import check_choice, check_integer, check_positive
+from graphact_lab.descriptions import ROUNDS, ROUNDS_PRESETS
 from graphact_lab.protocols import as_value, file_key
 
-NAME = "rounds"
-PRESETS = ("quick", "full", "smoke")
+NAME = ROUNDS
 PARTS = ("random", "unseen")  # how samples are divided, see runner.with_unseen_sources
 POINTWISE = ("relu", "prelu", "gelu", "silu")
 PNA = ("mean", "max", "min", "std")
@@ -35,7 +35,7 @@ METHODS = (*POINTWISE, *ACTIVATIONS, *BANKS, *WITHOUT_SHIFT)
 
 
 @dataclass(frozen=True)
-class Job:
+class RoundsJob:
     """The networks of one method at one number of rounds, one for each graph, split and node."""
 
     method: str
@@ -77,23 +77,23 @@ class Rounds:
             check_choice("sources", part, PARTS)
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[RoundsJob, ...]:
         """All jobs; methods whose layers cannot spend all rounds are left out."""
         return tuple(
-            Job(method, rounds, sources)
+            RoundsJob(method, rounds, sources)
             for sources in self.sources
             for rounds in self.rounds
             for method in self.methods
             if orders_of(method, rounds)
         )
 
-    def settings(self, job: Job, seed: int) -> dict[str, Any]:
+    def settings(self, job: RoundsJob, seed: int) -> dict[str, Any]:
         """Everything that the result of a job depends on."""
         common = {name: value for name, value in asdict(self).items() if name not in ("preset", "methods")}
         common["rates"] = list(self.rates)
         return {"experiment": NAME, "protocol": NAME, **common, **asdict(job), "seed": seed}
 
-    def key(self, job: Job, seed: int) -> str:
+    def key(self, job: RoundsJob, seed: int) -> str:
         return file_key(f"{job.method}-{job.rounds}-{job.sources}", self.settings(job, seed))
 
 
@@ -134,7 +134,7 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> [job.title for job in find_settings("full", ("gelu",), {"rounds": "4", "sources": "unseen"}).jobs]
         ['gelu, 4 rounds, unseen sources']
     """
-    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, PRESETS)]
+    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, ROUNDS_PRESETS)]
     changed: dict[str, Any] = {"methods": tuple(dict.fromkeys(methods))} if methods else {}
     for name, text in (changes or {}).items():
         values = tuple(as_value(part) for part in text.split(","))

@@ -26,6 +26,7 @@ NAMES = {
     "max-ga-unshifted": "Max G.A. from k = 0",
     NEAREST: "nearest neighbour",
 }
+COLUMNS = {"random": "seen", "unseen": "unseen"}
 SOURCES = {"random": "sources seen in training", "unseen": "unseen sources"}
 BANK, RIVAL, OTHER = "#0072b2", INK, GREY  # colours of banks, pointwise networks, all others
 CHANCE = 25.0
@@ -125,7 +126,7 @@ def lines_of(results: Results) -> list[list[str]]:
     columns = [(rounds, sources) for sources in results.sources for rounds in results.rounds]
     header = ["network"]
     for rounds, sources in columns:
-        header += [f"{sources}, {rounds} rounds", "gain"]
+        header += [f"{COLUMNS[sources]}, {rounds} rounds", "gain"]
     lines = [header]
     for method in results.methods:
         line = [label(method)]
@@ -133,9 +134,7 @@ def lines_of(results: Results) -> list[list[str]]:
             mean, gain = results.mean(method, *place), results.gain(method, *place)
             is_rival = results.rivals.get(place) == method
             line.append("" if mean is None else f"{mean:.1f} %")
-            line.append(
-                "best pointwise" if is_rival else "" if gain is None else f"{gain.mean:+.1f} ± {gain.margin:.1f}"
-            )
+            line.append("reference" if is_rival else "" if gain is None else f"{gain.mean:+.1f} ± {gain.margin:.1f}")
         lines.append(line)
     nearest = [NAMES[NEAREST]]
     for _, sources in columns:

@@ -18,21 +18,20 @@ from graphact_lab.experiments.rounds.experiment import (
     NAME,
     NEAREST,
     WITHOUT_SHIFT,
-    Job,
     Rounds,
+    RoundsJob,
     orders_of,
 )
+from graphact_lab.experiments.source_localization.task import source_localization_tasks
 from graphact_lab.job_progress import JobWatcher
-from graphact_lab.protocols import run_seed
 from graphact_lab.splits import data_generator
 from graphact_lab.store import Row, Store, StoreError
-from graphact_lab.tasks import source_localization_tasks
 
 COMMUNITIES, COMMUNITY_SIZE, STEPS = 4, 10, 30  # of the task
 SOURCES = (7, 1, 2)  # of a community, that train, validate and test where test sources are unseen
 
 
-def make_model(job: Job, width: int) -> GCNN:
+def make_model(job: RoundsJob, width: int) -> GCNN:
     """Return a network of a job; layers after the first add their input to their output if there are more than two."""
     orders = orders_of(job.method, job.rounds)
     options: dict[str, Any] = {"order": orders, "bias": True, "out_features": COMMUNITIES, "residual": len(orders) > 2}
@@ -103,7 +102,7 @@ def run(
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
     for sources in settings.sources:
         tasks = make_tasks(settings, sources, seed)
-        neighbor = Job(NEAREST, 0, sources)
+        neighbor = RoundsJob(NEAREST, 0, sources)
         jobs = [job for job in settings.jobs if job.sources == sources]
         for job in [*([neighbor] if with_baselines else []), *jobs]:
             key = settings.key(job, seed)
@@ -119,11 +118,11 @@ def run(
                 watcher.finish(job.title, f"{sum(row['value'] for row in rows) / len(rows):.1f} % right")
 
 
-def nearest_neighbor(settings: Rounds, job: Job, tasks: Sequence[Task], seed: int) -> list[Row]:
+def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
     """Return the rows of a classifier that knows all nodes' values: the class of the most similar training signal."""
     rows = []
     for task in tasks:
-        signals, targets = torch.nn.functional.normalize(task.inputs.flatten(1), dim=1), task.targets
+        signals, targets = torch.nn.functional.normalize(task.inputs.double().flatten(1), dim=1), task.targets
         nearest = task.train[(signals[task.test] @ signals[task.train].T).argmax(1)]
         right = (targets[nearest] == targets[task.test]).double().mean().item()
         rows.append(stamp(settings, job, seed, "cpu") | place_of(task) | {"kind": "baseline", "value": 100 * right})
@@ -131,7 +130,7 @@ def nearest_neighbor(settings: Rounds, job: Job, tasks: Sequence[Task], seed: in
 
 
 def run_job(
-    settings: Rounds, job: Job, tasks: Sequence[Task], seed: int, device: str, watcher: JobWatcher
+    settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int, device: str, watcher: JobWatcher
 ) -> list[Row]:
     """Train the networks of a job with each step size; return the rows of the better one on validation samples."""
     begun = time.perf_counter()
@@ -139,7 +138,7 @@ def run_job(
     found = []
     for number, rate in enumerate(settings.rates):
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(run_seed(NAME, seed))
+            torch.manual_seed(seed)
             models = [make_model(job, settings.width) for _ in tasks]
         training = TrainingSettings(epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=rate)
         fleet = Fleet(models, tasks, device=device)
@@ -161,7 +160,7 @@ def run_job(
     ]
 
 
-def stamp(settings: Rounds, job: Job, seed: int, device: str) -> Row:
+def stamp(settings: Rounds, job: RoundsJob, seed: int, device: str) -> Row:
     """Return the provenance of rows: settings, versions, device and time."""
     return {
         "experiment": NAME,
