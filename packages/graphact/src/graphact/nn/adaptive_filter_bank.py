@@ -12,7 +12,7 @@ from graphact.graph.protocol import GraphLike
 from graphact.nn.call import check_features, resolve_graph
 from graphact.nn.module import STARTS, Start, UniformModule
 from graphact.spec import AdaptiveFilter, Layer
-from graphact.spec.operations import OPERATIONS
+from graphact.spec.reductions import OPERATIONS
 
 
 class AdaptiveFilterBank(UniformModule):
@@ -30,7 +30,7 @@ class AdaptiveFilterBank(UniformModule):
         out_features: features of the output.
         order: the order K, at least 1, which is the number of exchanges.
         ops: the functions f: names (``"max"``, ``"min"``, ``"median"``, ``"std"``, ``"mean"``, ``"kernel"``, or a
-            registered one), :class:`~graphact.spec.operations.Operation`, functions as :class:`GraphAdaptive` takes
+            registered one), :class:`~graphact.spec.reductions.Operation`, functions as :class:`GraphAdaptive` takes
             them, or pairs of one of these and its parameters, such as ``("kernel", {"gamma": 0.5})``.
         bias: add a trained constant to each output feature.
         closed: count a node among its neighbours.

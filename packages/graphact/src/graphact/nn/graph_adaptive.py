@@ -9,7 +9,7 @@ from graphact.graph.normalize import Normalization
 from graphact.nn.module import Start
 from graphact.nn.neighborhood_activation import NeighborhoodActivation, parameter_value
 from graphact.spec.kinds import Reads
-from graphact.spec.operations import (
+from graphact.spec.reductions import (
     KERNEL,
     LOG_MEAN_EXP,
     MAX,
@@ -34,7 +34,7 @@ class GraphAdaptive(NeighborhoodActivation):
     :func:`graphact.nn.register` gives it a name.
 
     Args:
-        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.spec.operations.Operation`, or a
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.spec.reductions.Operation`, or a
             function of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply`
             takes it; subclasses with an ``operation`` have no such argument.
         features: number F of features to give each its own weights; None shares them among all.

@@ -1,7 +1,7 @@
 """Localized activations: functions of the k-hop neighbours (Ruiz et al.)."""
 
 from graphact.nn.neighborhood_activation import NeighborhoodActivation
-from graphact.spec.operations import MAX, MEDIAN
+from graphact.spec.reductions import MAX, MEDIAN
 
 
 class Localized(NeighborhoodActivation):
@@ -27,7 +27,7 @@ class Localized(NeighborhoodActivation):
     Example:
         >>> import torch, graphact
         >>> class LocalizedMin(graphact.nn.Localized):
-        ...     operation = graphact.spec.operations.MIN
+        ...     operation = graphact.spec.reductions.MIN
         >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> activation = LocalizedMin(hops=2)  # or a ready one, such as LocalizedMax(hops=2)
         >>> activation(torch.randn(3, 1), path).shape

@@ -14,7 +14,7 @@ from graphact.graph.protocol import GraphLike
 from graphact.nn.module import GraphModule, describe
 from graphact.registry import BUILT_IN, register
 from graphact.spec import Layer
-from graphact.spec.operations import Operation, unregister_operation
+from graphact.spec.reductions import Operation, unregister_operation
 
 __all__ = ["ACTIVATIONS", "Activation", "PlainModule", "make_activation", "register", "unregister"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from graphact.spec.layer import Layer, structure
-from graphact.spec.operations import Array, Operation, namespace_of
+from graphact.spec.reductions import Array, Operation, namespace_of
 
 Reads = Literal["shifted", "unshifted", "hops"]
 
