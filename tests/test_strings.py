@@ -21,7 +21,7 @@ FILES = (  # in which a shell, systemd or a container finds commands
     "Makefile", ".ci/run", "requirements-dev.txt", ".github/workflows/*.yml", "deploy/*",
     "docs/*.md", "README.md", "packages/*/README.md", "CONTRIBUTING.md", "packages/*/CONTRIBUTING.md",
 )  # fmt: skip
-OUTSIDE = {"graphact.activations", "graphact_agents.operations"}  # groups of entry points
+OUTSIDE = {"graphact.activations", "graphact.operations", "graphact_agents.operations"}  # groups of entry points
 
 
 def tracked(*patterns):

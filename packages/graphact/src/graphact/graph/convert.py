@@ -124,16 +124,6 @@ def edges_of_pyg(data: Any) -> tuple[Tensor, Tensor | None, int]:
     return edge_index, weight, data.num_nodes
 
 
-def data_of_pyg(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, batch: Tensor | None) -> Any:
-    """PyG's ``Data`` with these edges."""
-    from torch_geometric.data import Data
-
-    data = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=num_nodes)
-    if batch is not None:
-        data.batch = batch
-    return data
-
-
 def check_suffix(path: Path) -> str:
     """Return the suffix of a file, which gives its format; raise if it is unknown."""
     if path.suffix not in SUFFIXES:

@@ -21,7 +21,6 @@ from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import (
     Neighborhoods,
-    Parts,
     hop_pattern,
     inverse_permutation,
     map_tensors,
@@ -136,7 +135,7 @@ class Graph:
             TypeError: edge_index does not hold integers, or edge_weight does not hold real numbers.
             ValueError: wrong shape, device or node index, weights that are not finite, or no node at all.
         """
-        return cls._of(build.from_edges(edges.as_edges(edge_index, edge_weight, num_nodes), is_coalesced))
+        return cls(*build.from_edges(edges.as_edges(edge_index, edge_weight, num_nodes), is_coalesced))
 
     @classmethod
     @BUILT_OUTSIDE
@@ -248,7 +247,7 @@ class Graph:
                     f"graphs must agree in dtype and device, got {first.dtype} on {first.device} "
                     f"and {graph.dtype} on {graph.device}"
                 )
-        return cls._of(union.join(graphs))
+        return cls(*union.join(graphs))
 
     @classmethod
     @BUILT_OUTSIDE
@@ -275,11 +274,7 @@ class Graph:
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
         """Build a graph from checked entries ``S[target, source] = weight``."""
-        return cls._of(build.from_entries(target, source, weight, num_nodes))
-
-    @classmethod
-    def _of(cls, parts: Parts) -> "Graph":
-        return cls(*parts)
+        return cls(*build.from_entries(target, source, weight, num_nodes))
 
     # Facts
 
@@ -515,7 +510,11 @@ class Graph:
             >>> graphact.Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3).to_pyg()
             Data(edge_index=[2, 2], edge_weight=[2], num_nodes=3)
         """
-        return convert.data_of_pyg(*self.to_edge_index(), self.num_nodes, self.batch)
+        from torch_geometric.data import Data
+
+        edge_index, edge_weight = self.to_edge_index()
+        batch = {} if self.batch is None else {"batch": self.batch}
+        return Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.num_nodes, **batch)
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return all entries of S as target, source and weight: the edges, then the diagonal."""

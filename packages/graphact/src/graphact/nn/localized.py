@@ -48,10 +48,8 @@ class LocalizedMax(Localized):
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of hops.
         closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`Localized`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -81,10 +79,8 @@ class LocalizedMedian(Localized):
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of hops.
         closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`Localized`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.

@@ -201,11 +201,6 @@ def linear_of(module: nn.Module, part: str) -> Linear:
     return layers[0]
 
 
-def describe_linear(module: PyGLinear) -> tuple[Layer, ...]:
-    """Describe PyG's linear map."""
-    return (Linear(module.weight, module.bias),)
-
-
 def describe_mlp(module: MLP) -> tuple[Layer, ...]:
     """Describe linear maps, followed by activation, norm and dropout; the last may be plain."""
     found: list[Layer] = []
@@ -219,11 +214,6 @@ def describe_mlp(module: MLP) -> tuple[Layer, ...]:
     if module.plain_last:
         check_dropout(module, module.dropout[-1])
     return tuple(found)
-
-
-def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
-    """Describe PyG's wrapper of torch's norm."""
-    return describe_part(module.module, "module")
 
 
 def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
@@ -324,21 +314,19 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
 KINDS: dict[type[nn.Module], Describer] = {
     **dict.fromkeys(CONVOLUTIONS, describe_convolution),
     **dict.fromkeys((GCN, GraphSAGE, GIN), describe_model),
-    PyGLinear: describe_linear,
+    PyGLinear: lambda module: (Linear(module.weight, module.bias),),
     MLP: describe_mlp,
     PyGSequential: describe_sequential,
-    BatchNorm: describe_batch_norm,
+    BatchNorm: lambda module: describe_part(module.module, "module"),  # torch's norm
     PyGLayerNorm: describe_layer_norm,
 }
 
 
 def call_module(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges | None) -> Tensor:
     """Call a module of PyG with the edges, or with the signal alone if it is a linear map or a norm."""
-    return (
-        module(x)
-        if type(module).__module__.startswith(SIGNAL_ONLY)
-        else call_with_edges(module, module, x, graph, edges)
-    )
+    if type(module).__module__.startswith(SIGNAL_ONLY):
+        return module(x)
+    return call_with_edges(module, module, x, graph, edges)
 
 
 register_kinds(KINDS, call_module, package="torch_geometric")

@@ -61,12 +61,5 @@ class GraphAdaptiveConv(AdaptiveFilterBank):
         return self.out_features
 
     def config(self) -> dict[str, Any]:
-        config = super().config()
-        return {
-            "in_channels": self.in_channels,
-            "out_channels": self.out_channels,
-            "K": self.order,
-            "aggr": config["ops"],
-            "normalize": self.normalize is not None,
-            "bias": config["bias"],
-        }
+        widths = {"in_channels": self.in_channels, "out_channels": self.out_channels, "K": self.order, "aggr": self.ops}
+        return {**widths, "normalize": self.normalize is not None, "bias": self.bias is not None}

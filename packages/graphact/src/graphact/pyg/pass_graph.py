@@ -39,8 +39,8 @@ class PassGraph(nn.Module):
 
     Args:
         model: any module called as ``model(x, edge_index, ...)``.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` or a sparse tensor is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`. A ``Graph``
+            or a sparse tensor is used unchanged.
 
     Shapes:
         x: ``(N, F)``; edge_index: ``(2, E)``, or sparse ``(N, N)``; result: what the model gives.
