@@ -16,10 +16,10 @@ MODELS = {
     "gcnn-shared": lambda: nn.GCNN([1, 4], activation="median-ga", per_feature=False, out_features=None, closed=True),
     "fir": lambda: nn.FIR([1, 4], order=3, readout_bias=False),
     "filter": lambda: nn.GraphFilter(1, 2, order=3, bias=True),
-    "max-l": lambda: nn.LocalizedMax(hops=2),
     "kernel": lambda: nn.GraphAdaptiveKernel(gamma=0.3),
     "min": lambda: nn.GraphAdaptive("min", hops=2, features=1),
-    "relu": lambda: nn.ReLU(),
+    **{name: lambda name=name: nn.make_activation(name, features=1, hops=2) for name in nn.ACTIVATIONS},
+    **{f"gcnn of {name}": lambda name=name: nn.GCNN([1, 4, 3], activation=name, hops=2) for name in nn.ACTIVATIONS},
 }
 
 
@@ -56,6 +56,7 @@ def test_round_trip(name, dtype, tmp_path):
     loaded = graphact.load(str(tmp_path / "new folder" / "model.safetensors"))
     assert type(loaded) is type(model)
     assert loaded.config() == model.config()
+    assert repr(loaded) == repr(model)
     assert all(
         torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(model.parameters(), loaded.parameters(), strict=True)
     )

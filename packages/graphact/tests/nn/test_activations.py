@@ -135,3 +135,21 @@ def test_the_function_of_a_replica_is_its_own():
     assert module.op.scale.grad is None
     assert replica.op.scale.grad.abs() > 0
     assert replica.layers()[0].operation.function is replica.op
+
+
+def test_trained_arrays_of_each_feature():
+    x = torch.tensor([[-2.0, -2.0], [3.0, 3.0]])
+    prelu, maxout = nn.PReLU(features=2), nn.Maxout(features=2, pieces=3)
+    assert maxout.slope.tolist() == [[1.0, 1.0], [0.5, 0.5], [0.0, 0.0]]
+    with torch.no_grad():
+        prelu.slope.copy_(torch.tensor([0.5, -1.0]))
+        maxout.slope.copy_(torch.tensor([[1.0, -1.0], [0.0, 0.5], [-2.0, 0.0]]))
+        maxout.offset.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 4.0]]))
+    assert prelu(x).tolist() == [[-1.0, 2.0], [3.0, 3.0]]
+    assert maxout(x).tolist() == [[4.0, 4.0], [3.0, 4.0]]
+    maxout(x).sum().backward()
+    assert maxout.slope.grad.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0]]
+    assert maxout.offset.grad.tolist() == [[1.0, 0.0], [0.0, 0.0], [1.0, 2.0]]
+    maxout.reset_parameters()
+    assert maxout.slope[:, 0].tolist() == [1.0, 0.5, 0.0]
+    assert maxout.offset.abs().max() == 0

@@ -161,16 +161,10 @@ def test_networks_train_and_are_saved(name, activation, tmp_path):
     assert not torch.equal(model(x, graph), before)
 
 
-def test_citizens():
+def test_half_precision():
     graph, x = random_graph(), torch.randn(3, 12, 2, dtype=torch.float64)
     graph = graph.normalize("symmetric")
     module = make(graph)
-    torch.compiler.reset()
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(x, graph), module(x, graph))
-    together = torch.func.vmap(lambda signal: module(signal, graph))(x)
-    torch.testing.assert_close(together, module(x, graph))
-    assert torch.equal(copy.deepcopy(module)(x, graph), module(x, graph))
     half = copy.deepcopy(module).bfloat16()(x.bfloat16(), graph.to(dtype=torch.bfloat16))
     torch.testing.assert_close(half.double(), module(x, graph), rtol=0.1, atol=0.1)
 

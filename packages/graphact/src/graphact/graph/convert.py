@@ -158,7 +158,7 @@ def read_entries(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Lines of ``source target [weight]``, apart by spaces or commas; # begins a comment, ``# nodes N`` counts them."""
+    """Lines of ``source target [weight]``, by spaces or commas; # begins a comment, ``# nodes N`` counts them."""
     text = path.read_text(encoding="utf-8")
     stated = [" ".join(line.split()[2:]) for line in text.splitlines() if line.split()[:2] == ["#", "nodes"]]
     edges = [line for line in text.replace(",", " ").splitlines() if line.split("#")[0].strip()]

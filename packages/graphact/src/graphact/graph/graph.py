@@ -182,7 +182,7 @@ class Graph:
         """Build a graph from a PyG ``Data`` or ``Batch`` with an ``edge_index`` or, without one, an ``adj_t``.
 
         Its edge_weight, or an edge_attr that holds one real number an edge, gives the weights; any other edge_attr
-        (vectors, integer categories) is left aside and edges weigh one. The graphs of a ``Batch`` are told apart by its
+        (vectors, integer categories) is ignored and edges weigh one. The graphs of a ``Batch`` are told apart by its
         ``batch``.
         """
         edge_index, edge_weight, num_nodes = convert.edges_of_pyg(data)
@@ -255,7 +255,7 @@ class Graph:
         """Read a graph from a file: SciPy's ``.npz``, which holds S, or a list of edges.
 
         A list of edges (``.txt``, ``.csv``, ``.edges``) has a line ``source target [weight]`` for each directed edge,
-        apart by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
+        separated by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
 
         Raises:
             FileNotFoundError: there is no such file.

@@ -234,13 +234,18 @@ def make_filters(
     adaptive: Mapping[str, Any] | None = None,
 ) -> list[Bank]:
     """Return a filter bank for each pair of consecutive widths; adaptive ones if their options are given."""
-    if not isinstance(features, (list, tuple)) or len(features) < 2:
-        raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
-    orders = one_per_layer("order", order, len(features) - 1)
-    widths = itertools.pairwise(features)
+    widths = pair_widths(features)
+    orders = one_per_layer("order", order, len(widths))
     kind: type[Bank] = GraphFilter if adaptive is None else AdaptiveFilterBank
     options: dict[str, Any] = {"bias": bias, "normalize": normalize, **(adaptive or {})}
     return [kind(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+
+
+def pair_widths(features: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the numbers of features of the input and of the output of each layer."""
+    if not isinstance(features, (list, tuple)) or len(features) < 2:
+        raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
+    return list(itertools.pairwise(features))
 
 
 def one_per_layer(name: str, value: Any, layers: int) -> list[Any]:

@@ -45,7 +45,7 @@ def export_onnx(
         path: where to write.
         edges: ``"constant"`` puts the graph into the file, whose only input is ``x``. With ``"input"`` the file has the
             inputs ``x``, ``edge_index`` ``(2, E)`` and ``edge_weight`` ``(E,)``, of any number of nodes and edges;
-            :meth:`Graph.to_edge_index <graphact.Graph.to_edge_index>` gives the last two. Weights are used as they are
+            :meth:`Graph.to_edge_index <graphact.Graph.to_edge_index>` gives the last two. Weights are used unchanged
             (normalise the graph first), and no edge may be there twice.
 
     Raises:
@@ -67,10 +67,10 @@ def export_onnx(
     if takes_edges(model) and not hasattr(graph, "one_hop"):
         raise UnsupportedModelError("", ADVICE)
     x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
-    fewest = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
-    if graph.num_nodes < fewest or (edges == "input" and graph.num_edges < fewest):
+    min_size = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
+    if graph.num_nodes < min_size or (edges == "input" and graph.num_edges < min_size):
         raise ValueError(
-            f'with edges="{edges}" graph must have at least {fewest} nodes and {2 * fewest - 2} edges, '
+            f'with edges="{edges}" graph must have at least {min_size} nodes and {2 * min_size - 2} edges, '
             f"got {graph.num_nodes} and {graph.num_edges}"
         )
     x = x.expand(*(max(size, 2) for size in x.shape[:-2]), *x.shape[-2:])

@@ -257,13 +257,13 @@ class FusedPNAConv(FusedConv, PNAConv):
         """Return the factors ``(..., S)`` of nodes with these degrees ``(..., 1)``."""
         aggregation = self.aggr_module
         linear, log = aggregation.avg_deg_lin, aggregation.avg_deg_log
-        least = degree.clamp(min=1)
+        positive = degree.clamp(min=1)
         factors = {
             "identity": lambda: torch.ones_like(degree),
             "amplification": lambda: torch.log(degree + 1) / log,
-            "attenuation": lambda: log / torch.log(least + 1),
+            "attenuation": lambda: log / torch.log(positive + 1),
             "linear": lambda: degree / linear,
-            "inverse_linear": lambda: linear / least,
+            "inverse_linear": lambda: linear / positive,
         }
         return torch.cat([factors[scaler]() for scaler in aggregation.scaler], -1).to(degree.dtype)
 
