@@ -108,7 +108,7 @@ class Graph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
-        if not build.fits_together(state):
+        if not build.is_consistent(state):
             raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
         self.__dict__.update(state)
 

@@ -22,17 +22,17 @@ def join(graphs: "Sequence[Graph]") -> Parts:
     directions = [[graph.incoming for graph in graphs], [graph.outgoing for graph in graphs]]
     lists = join_lists(directions[:1] if same_lists else directions)
     weight = torch.cat([graph.weight for graph in graphs])
-    diagonals = [graph.diagonal for graph in graphs]
-    if any(diagonal is not None for diagonal in diagonals):
-        diagonals = [
-            weight.new_zeros(graph.num_nodes) if graph.diagonal is None else graph.diagonal for graph in graphs
-        ]
+    diagonal = None
+    if any(graph.diagonal is not None for graph in graphs):
+        diagonal = torch.cat(
+            [weight.new_zeros(graph.num_nodes) if graph.diagonal is None else graph.diagonal for graph in graphs]
+        )
     return Parts(
         lists[0],
         lists[-1],
         weight,
         weight if same_weights else torch.cat([graph.outgoing_weight for graph in graphs]),
-        None if diagonals[0] is None else torch.cat(diagonals),
+        diagonal,
         any(graph.is_directed for graph in graphs),
         torch.cat([graph.incoming_slot for graph in graphs]),
         join_batches(graphs, lists[0].order),

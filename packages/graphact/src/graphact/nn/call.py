@@ -171,7 +171,7 @@ def with_batch(graph: GraphLike, batch: Tensor | None) -> GraphLike:
     return graph.with_batch(batch) if batch is not None and isinstance(graph, Graph) else graph
 
 
-def takes_batch(module: nn.Module, *, with_any: bool = False) -> bool:
+def accepts_batch(module: nn.Module, *, with_any: bool = False) -> bool:
     """Return whether a call of a module takes ``batch`` by name or, ``with_any``, keywords of any name."""
     original = getattr(module, "_orig_mod", module)  # of torch.compile
     try:

@@ -134,10 +134,8 @@ class EdgeNet(UniformModule):
         """Return the same filter for ``graph.permute(perm)``, whose node i is node ``perm[i]`` of this graph."""
         self.check_pattern(graph)
         moved = graph.permute(perm)
-        twin = EdgeNet(
-            self.in_features, self.out_features, moved, order=self.order, bias=self.bias is not None,
-            normalize=self.normalize,
-        ).to(self.own)  # fmt: skip
+        options: dict[str, Any] = {"order": self.order, "bias": self.bias is not None, "normalize": self.normalize}
+        twin = EdgeNet(self.in_features, self.out_features, moved, **options).to(self.own)
         number, perm = graph.num_nodes, torch.as_tensor(perm, device=graph.device)
         keys = graph.incoming.rows * number + graph.incoming.col
         wanted = perm[moved.incoming.rows] * number + perm[moved.incoming.col]

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer
 from graphact.functional.neighborhood import neighborhood
-from graphact.graph.normalize import Normalization, check_normalize
 from graphact.nn.call import check_features, resolve_graph
 from graphact.nn.named_activation import GraphInput, NamedActivation, check_width
 from graphact.spec import Layer
@@ -26,7 +25,6 @@ class Shiftless(NamedActivation):
     Args:
         features: number F of features.
         hops: number K of terms.
-        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -36,10 +34,10 @@ class Shiftless(NamedActivation):
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, features: int, *, hops: int = 1, normalize: Normalization | None = "symmetric") -> None:
+    def __init__(self, features: int, *, hops: int = 1) -> None:
         super().__init__()
         self.features = check_width(self.name, features)
-        self.hops, self.normalize = check_integer("hops", hops, minimum=1), check_normalize(normalize)
+        self.hops = check_integer("hops", hops, minimum=1)
         self.add_uniform("weight", features, self.hops, features, features)
         self.add_uniform("bias", features, self.hops, features)
         self.beta = nn.Parameter(torch.empty(()))
@@ -51,7 +49,7 @@ class Shiftless(NamedActivation):
         nn.init.constant_(self.beta, 0.5)
 
     def forward(self, x: Tensor, graph: GraphInput = None, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
         read = neighborhood(x, graph, self.op, closed=self.op == "median")
         weight, bias = self.weight.sum(0).to(x.dtype), self.bias.sum(0).to(x.dtype)  # float32 meets half precision
         return self.beta * torch.relu(x) + nn.functional.linear(read, weight, bias)
@@ -71,7 +69,6 @@ class ShiftlessMax(Shiftless):
     Args:
         features: number F of features.
         hops: number K of terms.
-        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -99,7 +96,6 @@ class ShiftlessMedian(Shiftless):
     Args:
         features: number F of features.
         hops: number K of terms.
-        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.

@@ -64,7 +64,7 @@ def export_onnx(
     """
     require("export_onnx needs", "onnx", "onnxscript")
     check_choice("edges", edges, ("constant", "input"))
-    if takes_edges(model) and not hasattr(graph, "one_hop"):
+    if needs_edges(model) and not hasattr(graph, "one_hop"):
         raise UnsupportedModelError("", ADVICE)
     x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
     min_size = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
@@ -106,12 +106,12 @@ def output_of(model: nn.Module, x: Tensor, graph: Graph) -> Any:
     try:
         return model(x, graph)
     except (TypeError, ValueError, AttributeError) as error:
-        if takes_edges(model):
+        if needs_edges(model):
             raise UnsupportedModelError("", ADVICE) from error
         raise
 
 
-def takes_edges(model: nn.Module) -> bool:
+def needs_edges(model: nn.Module) -> bool:
     """Return whether a model is called with an edge_index, like those of PyG, rather than with a graph."""
     if isinstance(model, GraphModule):
         return False

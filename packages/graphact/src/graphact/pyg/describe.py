@@ -45,7 +45,7 @@ MAX_POWERS = 20
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
 
 
-def takes_weights(module: nn.Module) -> bool:
+def accepts_weights(module: nn.Module) -> bool:
     """Return whether a model of PyG takes an edge_weight after the edge_index."""
     if isinstance(module, PyGSequential):
         return list(module.signature.param_dict)[1:] == ["edge_index", "edge_weight"]
@@ -93,7 +93,7 @@ def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> flo
     if isinstance(same, GINConv):
         kinds = (nn.Linear, PyGLinear, nn.BatchNorm1d)
         first = next((part for part in same.nn.modules() if isinstance(part, kinds)), None)
-        same.nn = nn.Identity() if first is None or not joins(conv) else first
+        same.nn = nn.Identity() if first is None or not begins_with_linear_map(conv) else first
     generator = torch.Generator().manual_seed(own.num_nodes)
     shape = (2, own.num_nodes, bank.in_features)
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -171,7 +171,7 @@ def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
     return matrix, Filter(torch.stack([own * unit, unit])), following
 
 
-def joins(conv: GINConv) -> bool:
+def begins_with_linear_map(conv: GINConv) -> bool:
     """Return whether the network of a GINConv begins with a linear map; this does not count as a use of PerLayer."""
     layers = ModelCall(described_edges()).describe(describe_part, conv.nn, "nn")
     return bool(layers) and isinstance(layers[0], Linear)
