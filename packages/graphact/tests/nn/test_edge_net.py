@@ -50,19 +50,6 @@ def test_values_on_graphs_of_every_kind():
         assert_near(module(case.signal, case.graph), edge_net(module, case) + array(module.bias))
 
 
-def test_gradients():
-    graph = Graph.from_dense(torch.tensor([[0, 1.0, 0.5], [0, 0.3, 0], [0, 0, 0]], dtype=torch.float64))
-    module = make(graph)
-    names, values = zip(*module.named_parameters(), strict=True)
-
-    def run(x, *values):
-        return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, graph))
-
-    x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(run, (x, *values), check_forward_ad=True, fast_mode=True)
-    assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
-
-
 def test_an_edge_net_holds_polynomial_filters():
     graph, x = random_graph(), torch.randn(4, 12, 2, dtype=torch.float64)
     module, taps = nn.EdgeNet(2, 3, graph, order=2).double(), torch.rand(3, 2, 3, dtype=torch.float64) + 0.5

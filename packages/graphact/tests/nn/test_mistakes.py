@@ -124,9 +124,12 @@ def test_options_of_registered_activations():
             self.settings = settings
 
     try:
-        assert nn.make_activation("own-slope", slope=2.0).slope == 2
+        assert nn.make_activation("own-slope", slope=2.0).config() == {"slope": 2}
         nn.make_activation("max-ga", slope=2.0)
-        assert nn.make_activation({"name": "own-anything", "depth": 3}).settings == {"depth": 3}
+        anything = nn.make_activation({"name": "own-anything", "depth": 3})
+        assert anything.settings == {"depth": 3}
+        with pytest.raises(TypeError, match="Anything has no configuration"):
+            anything.config()
         with pytest.raises(TypeError, match=r"of the activation 'own-slope' must be among slope, got 'slop'; did you"):
             nn.make_activation({"name": "own-slope", "slop": 2.0})
     finally:

@@ -123,10 +123,13 @@ def test_values_on_graphs_of_every_kind(name, hops):
             assert_near(found, expected)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [*OTHERS, "EdgeNet"])
 def test_gradients(name):
     graph = Graph.from_dense(torch.tensor([[0, 1.0, 0.5], [0, 0.3, 0], [0, 0, 0]], dtype=torch.float64))
-    module = nn.make_activation(name, hops=2, features=2).double()
+    if name == "EdgeNet":
+        module = nn.EdgeNet(2, 4, graph, order=3, bias=True).double()
+    else:
+        module = nn.make_activation(name, hops=2, features=2).double()
     names, values = zip(*module.named_parameters(), strict=True) if name != "max-k" else ((), ())
 
     def run(x, *values):

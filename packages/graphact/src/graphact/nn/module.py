@@ -67,10 +67,13 @@ class GraphModule(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that construct a module like this one, as JSON values: its attributes of their names."""
-        names = [] if type(self).__init__ is nn.Module.__init__ else list(inspect.signature(type(self)).parameters)
-        if not all(hasattr(self, name) for name in names):
-            raise TypeError(f"{type(self).__name__} has no configuration of its own")
-        return {name: getattr(self, name) for name in names}
+        kind = type(self)
+        arguments = () if kind.__init__ is nn.Module.__init__ else inspect.signature(kind).parameters.values()
+        for argument in arguments:
+            if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or not hasattr(self, argument.name):
+                reason = f"its argument {argument.name!r} is not kept as an attribute: define config()"
+                raise TypeError(f"{kind.__name__} has no configuration, {reason}")
+        return {argument.name: getattr(self, argument.name) for argument in arguments}
 
     def extra_repr(self) -> str:
         try:

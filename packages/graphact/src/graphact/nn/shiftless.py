@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from graphact._checks import check_integer
 from graphact.functional.neighborhood import neighborhood
+from graphact.graph.normalize import Normalization, check_normalize
 from graphact.nn.call import check_features, resolve_graph
 from graphact.nn.named_activation import GraphInput, NamedActivation, check_width
 from graphact.spec import Layer
@@ -25,6 +26,7 @@ class Shiftless(NamedActivation):
     Args:
         features: number F of features.
         hops: number K of terms.
+        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -34,10 +36,10 @@ class Shiftless(NamedActivation):
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, features: int, *, hops: int = 1) -> None:
+    def __init__(self, features: int, *, hops: int = 1, normalize: Normalization | None = "symmetric") -> None:
         super().__init__()
         self.features = check_width(self.name, features)
-        self.hops = check_integer("hops", hops, minimum=1)
+        self.hops, self.normalize = check_integer("hops", hops, minimum=1), check_normalize(normalize)
         self.add_uniform("weight", features, self.hops, features, features)
         self.add_uniform("bias", features, self.hops, features)
         self.beta = nn.Parameter(torch.empty(()))
@@ -49,7 +51,7 @@ class Shiftless(NamedActivation):
         nn.init.constant_(self.beta, 0.5)
 
     def forward(self, x: Tensor, graph: GraphInput = None, edge_weight: Tensor | None = None) -> Tensor:
-        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight)
+        graph = resolve_graph(check_features(x, "features", self.features), graph, edge_weight, self.normalize)
         read = neighborhood(x, graph, self.op, closed=self.op == "median")
         weight, bias = self.weight.sum(0).to(x.dtype), self.bias.sum(0).to(x.dtype)  # float32 meets half precision
         return self.beta * torch.relu(x) + nn.functional.linear(read, weight, bias)
@@ -69,6 +71,7 @@ class ShiftlessMax(Shiftless):
     Args:
         features: number F of features.
         hops: number K of terms.
+        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -96,6 +99,7 @@ class ShiftlessMedian(Shiftless):
     Args:
         features: number F of features.
         hops: number K of terms.
+        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
