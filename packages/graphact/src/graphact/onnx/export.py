@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_tensor
+from graphact._checks import check_choice
 from graphact._extras import require
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_values
@@ -66,7 +66,7 @@ def export_onnx(
     check_choice("edges", edges, ("constant", "input"))
     if needs_edges(model) and not hasattr(graph, "one_hop"):
         raise UnsupportedModelError("", ADVICE)
-    x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
+    x = check_values(x, check_graph("graph", graph)).detach()
     min_size = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
     if graph.num_nodes < min_size or (edges == "input" and graph.num_edges < min_size):
         raise ValueError(
