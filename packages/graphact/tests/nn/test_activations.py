@@ -7,31 +7,10 @@ import pickle
 import pytest
 import torch
 
-from graphact import functional, nn
+from graphact import nn
 from graphact.registry import FURTHER
 from support.activations import FAMILY
 from support.graphs import random_graph
-
-
-@pytest.mark.parametrize(
-    ("module", "kind", "op"),
-    [
-        (nn.LocalizedMax, functional.localized, "max"),
-        (nn.LocalizedMedian, functional.localized, "median"),
-        (nn.GraphAdaptiveMax, functional.graph_adaptive, "max"),
-        (nn.GraphAdaptiveMedian, functional.graph_adaptive, "median"),
-        (nn.GraphAdaptiveKernel, functional.graph_adaptive, "kernel"),
-    ],
-)
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("features", [None, 3])
-def test_a_module_is_its_function(module, kind, op, closed, features):
-    graph, x = random_graph(), torch.randn(2, 12, 3, dtype=torch.float64)
-    activation = module(hops=2, features=features, closed=closed).double()
-    assert activation.weights.shape == ((2,) if features is None else (2, 3))
-    assert activation.beta.shape == ()
-    expected = kind(x, graph, activation.beta, activation.weights, op, closed=closed)
-    assert torch.equal(activation(x, graph), expected)
 
 
 def test_names():

@@ -104,13 +104,6 @@ class TestStateOfAnEdgeNet:
             nets[1].load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
         nets[0].load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
 
-    def test_a_state_of_an_earlier_version(self):
-        one, _ = two_rings()
-        net, twin = nn.EdgeNet(1, 2, one), nn.EdgeNet(1, 2, one)
-        state = {key: value for key, value in net.state_dict().items() if key != "graph_digest"}
-        assert twin.load_state_dict(state) == ([], [])
-        assert torch.equal(twin.edge, net.edge)
-
     def test_a_file_is_as_it_was(self, tmp_path):
         one, other = two_rings()
         net = nn.EdgeNet(1, 2, one, bias=True).half()

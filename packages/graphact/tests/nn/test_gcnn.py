@@ -34,10 +34,16 @@ def test_two_layers_against_the_oracle(name, per_feature):
     for seed in range(10):
         case = random_case(seed)
         graph = case.graph.to(dtype=torch.float64)
-        widths = [case.x.shape[-1], 3, 2]
-        model = nn.GCNN(
-            widths, order=[2, 1], activation=name, hops=2, out_features=4, bias=True, per_feature=per_feature, gamma=0.8
-        ).double()
+        widths, closed = [case.x.shape[-1], 3, 2], seed % 2 == 1
+        options = {
+            "hops": 2,
+            "out_features": 4,
+            "bias": True,
+            "per_feature": per_feature,
+            "closed": closed,
+            "gamma": 0.8,
+        }
+        model = nn.GCNN(widths, order=[2, 1], activation=name, **options).double()
         x = case.x
         for bank, activation in zip(model.filters, model.activations, strict=True):
             x = oracle.graph_filter(case.matrix, x, array(bank.taps)) + array(bank.bias)
@@ -46,7 +52,7 @@ def test_two_layers_against_the_oracle(name, per_feature):
             else:
                 kind, op = KIND[name]
                 beta, weights = activation.beta.item(), array(activation.weights)
-                x = oracle.activation(kind, case.matrix, case.edges, x, beta, weights, op, 0.8)
+                x = oracle.activation(kind, case.matrix, case.edges, x, beta, weights, op, 0.8, closed)
         expected = x @ array(model.readout.weight).T + array(model.readout.bias)
         assert_near(model(case.signal, graph), expected)
 
