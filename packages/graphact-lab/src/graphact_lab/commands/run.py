@@ -198,7 +198,8 @@ def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
-    return {protocol.key(job, seed): job.title for job in protocol.jobs}
+    own: Any = protocol
+    return {own.key(job, seed): job.title for job in own.jobs}
 
 
 def default_folder(options: argparse.Namespace) -> Path:

@@ -60,8 +60,8 @@ def with_unseen_sources(task: Task) -> Task:
         order = community * COMMUNITY_SIZE + torch.randperm(COMMUNITY_SIZE, generator=generator)
         for part, chosen in zip(parts, order.split(SOURCES), strict=True):
             part.append(chosen)
-    samples = [(torch.cat(part).unsqueeze(1) * STEPS + torch.arange(STEPS)).flatten() for part in parts]
-    return replace(task, **dict(zip(("train", "validation", "test"), samples, strict=True)))
+    train, validation, test = ((torch.cat(part).unsqueeze(1) * STEPS + torch.arange(STEPS)).flatten() for part in parts)
+    return replace(task, train=train, validation=validation, test=test)
 
 
 def without_weights(tasks: Sequence[Task]) -> list[Task]:
