@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound
-from graphact.guarantees.reading import read_layers
+from graphact.guarantees.layers import read_layers
 from graphact.nn import FIR, GCNN, GraphAdaptive, GraphFilter
 from graphact.training import TrainingSettings, fit
 from guarantees.draws import draw, uniform, violations

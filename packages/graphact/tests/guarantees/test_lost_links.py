@@ -8,7 +8,7 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.layers import walk_errors
+from graphact.guarantees.layers import read_layers, walk_errors
 from graphact.guarantees.link_loss import (
     EffectPropagation,
     LinkList,
@@ -16,7 +16,6 @@ from graphact.guarantees.link_loss import (
     has_known_layers,
     sets_of_links,
 )
-from graphact.guarantees.reading import read_layers
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
 from graphact.spec import Linear, Pointwise
 from guarantees.draws import Chain, draw, exactly, rational, uniform

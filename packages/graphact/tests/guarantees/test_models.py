@@ -36,8 +36,7 @@ from graphact.guarantees import (
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.guarantees.layers import evaluate
-from graphact.guarantees.reading import read_model
+from graphact.guarantees.layers import evaluate, read_model
 from graphact.guarantees.rules import layer_norm_slope
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, GraphModule, Residual, Sequential
 from graphact.nn.description import call_on_graph

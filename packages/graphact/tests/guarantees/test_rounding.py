@@ -11,8 +11,7 @@ from torch import nn
 
 from graphact import Graph
 from graphact.guarantees import attack, certified_radius, certify, lipschitz_bound
-from graphact.guarantees.layers import evaluate, evaluate_with_error
-from graphact.guarantees.reading import read_model
+from graphact.guarantees.layers import evaluate, evaluate_with_error, read_model
 from graphact.guarantees.rules import POINTWISE, layer_norm_box, leaky_relu, relu_band
 from graphact.nn import GCNN, GraphFilter, Residual, Sequential
 from graphact.spec import LayerNorm
