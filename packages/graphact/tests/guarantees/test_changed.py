@@ -168,10 +168,6 @@ def under_the_same_name(before):
     return wrapper
 
 
-def twice_under_the_same_name(before):
-    return under_the_same_name(under_the_same_name(before))
-
-
 def under_the_same_name_without_a_trace(before):
     wrapper = under_the_same_name(before)
     del wrapper.__wrapped__
@@ -212,7 +208,6 @@ def as_callable(before):
 
 WRAPPERS = (
     under_the_same_name,
-    twice_under_the_same_name,
     under_the_same_name_without_a_trace,
     as_partial_method,
     as_static_method,
