@@ -82,7 +82,7 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
 
 
 EVERY = [*((name, 1) for name in POINTWISE), *((name, hops) for name in ("max-l", "median-l") for hops in (2, 3, 4))]
-EVERY += [(name, 2) for name in ("max-ga", "median-ga", "kernel-ga")]
+EVERY += [(name, 2) for name in ("max-ga", "median-ga", "kernel-ga", "soft-maximum-ga")]
 
 
 @pytest.mark.parametrize("per_feature", [True, False], ids=["per-feature", "shared"])
