@@ -18,8 +18,9 @@ VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", 
 POINTWISE_KINDS = {"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"}
 KINDS = {
     **POINTWISE_KINDS,
-    **{"max-l": "Max L.", "max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
-    **{"max-unshifted-only": "unshifted term alone", "bank-mean": "adaptive bank (mean, a linear control)"},
+    **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
+    **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
+    **{"bank-mean": "adaptive bank (mean, a linear control)"},
     **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
     **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
     **{"sage-max": "SAGE-max", "pna": "PNA"},

@@ -11,7 +11,6 @@ same setting; equal validation scores are told apart by fewer rounds, then by fe
 
 import argparse
 import csv
-import importlib
 import io
 import json
 import math
@@ -31,6 +30,7 @@ from graphact_lab.experiments.source_localization.experiment import TABLE_1
 from graphact_lab.protocols import POOLING
 from graphact_lab.statistics import bootstrap_interval, difference, holm, place_of
 from graphact_lab.style import Variant
+from rounds_cells import lines_of
 from verdicts import judge
 
 ROOT = Path(__file__).parent.parent
@@ -304,9 +304,8 @@ class Tables:
                 yield line
 
     def rounds(self):
-        """Return the cells of quality against rounds, as benchmarks/rounds.py reads them."""
-        sys.path.insert(0, str(ROOT / "benchmarks"))
-        return importlib.import_module("rounds").lines(self.results / "rounds")
+        """Return the cells of quality against rounds."""
+        return lines_of(self.results / "rounds")
 
     def choices(self):
         """Yield source localization with one choice of the protocol changed at a time."""

@@ -30,12 +30,12 @@ from graphact.guarantees.layers import (
     get_branches,
     iterate_hops,
     propagate_magnitude,
+    read_model,
     resolve_graph,
     split_readout,
     to_scipy,
     widths,
 )
-from graphact.guarantees.reading import read_model
 from graphact.guarantees.rules import (
     MAX_ENTRIES,
     MAX_GRAM_COLUMNS,
@@ -47,7 +47,7 @@ from graphact.guarantees.rules import (
     safe_sqrt,
 )
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
-from graphact.spec.operations import MAX
+from graphact.spec.reductions import MAX
 
 Spend = Callable[[float], None]  # called with the number of operations before they are done
 MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds
