@@ -18,7 +18,7 @@ from graphact.spec import UnsupportedModelError
 from graphact.spec.reductions import find_operation
 from guarantees.draws import draw, uniform
 =======
-from graphact.spec.operations import find_operation
+from graphact.spec.reductions import find_operation
 from guarantees.draws import KINDS, draw, uniform
 >>>>>>> w-guarantees
 from support.graphs import random_graph
