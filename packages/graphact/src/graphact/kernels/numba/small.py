@@ -235,7 +235,7 @@ def _evaluate(
     rows: Rows, again: bool, weight: Array, closed: bool, median: Any, largest: bool | None, smallest: bool | None,
     gamma: float | None, signal: Array, term: Array, kept: Array, following: Array, sizes: Sizes
 ) -> None:  # fmt: skip
-    """One hop; what is kept are slots or, for the Gaussian kernel, sums of squared differences.
+    """One hop, with its slots or, for the Gaussian kernel, its sums of squared differences in ``kept``.
 
     All but one of median, largest, smallest and gamma are None, and only what belongs to that one is compiled.
     """

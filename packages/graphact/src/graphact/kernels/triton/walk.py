@@ -109,7 +109,7 @@ def tile_of_program(
 
 @triton.jit
 def place_of_piece(own, column, rows, columns, piece: tl.constexpr):
-    """Where a program writes: to its own place or, with ``piece``, to that of its piece."""
+    """The place that a program writes to: its own or, with ``piece``, that of its piece."""
     if piece > 0:
         own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
     return own
