@@ -362,8 +362,12 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
 
 def _named_inputs(inputs: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The gradients and the saved tensors among the inputs of NeighborhoodFunctionsBackward."""
-    grads, saved = zip(GATHERED, inputs, strict=False), zip(SAVED, inputs[len(GATHERED) :], strict=False)
-    return ({name: tensor for name, tensor in part if tensor is not None} for part in (grads, saved))
+    named = list(zip((*GATHERED, *SAVED), inputs, strict=False))
+    grads, saved = named[: len(GATHERED)], named[len(GATHERED) :]
+    return (
+        {name: grad for name, grad in grads if grad is not None},
+        {name: tensor for name, tensor in saved if tensor is not None},
+    )
 
 
 def _sum_members(x: Tensor, lists: EdgeLists, closed: bool) -> Tensor:

@@ -256,7 +256,7 @@ def _evaluate(
 @kernel
 def backward(
     rows: Rows, rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, closed: bool, gamma: float | None,
-    needs_x: bool, grad: Array, x: Array, beta: Array, h: Array, signals: Array | None, terms: Array,
+    needs_x: bool, grad: Array, x: Array, beta: Array, h: Array, signals: Array, terms: Array,
     slots: Array | None, distances: Array | None, around: Any, lists_t: Any, grad_x: Array, grad_beta: Array,
     grad_h: Array, grad_gamma: Array, scratch: Array, sums: Array, sizes: Sizes
 ) -> None:  # fmt: skip
@@ -299,7 +299,7 @@ def _selection_backward(
 @helper
 def _gaussian_backward(
     rows: Rows, rows_t: Rows, again: bool, weight_t: Array, diagonal: Array, gamma: float | None, signal: Array,
-    term: Array, distances: Array | None, hop: int, rowptr_t: Array, col_t: Array, grad_term: Array,
+    term: Array, distances: Any, hop: int, rowptr_t: Array, col_t: Array, grad_term: Array,
     grad_following: Array, grad_signal: Array, grad_gamma: Array, sizes: Sizes
 ) -> None:  # fmt: skip
     """The same for the Gaussian kernel, and the gradient of its width."""

@@ -57,12 +57,13 @@ def launch_median(
     columns = x.size(-1)
     if columns > MAX_PROGRAMS:
         for left in range(0, columns, MAX_PROGRAMS):
-            results = [each for each in (values, selected_slot, shifted) if each is not None]
-            some = [each[..., left : left + MAX_PROGRAMS] for each in (*results, x)]
-            parts = [each.contiguous() for each in some]
-            launch_median(*parts[:2], parts[2] if shifted is not None else None, parts[-1], weight, lists, closed)
-            for result, part in zip(some[:-1], parts, strict=False):
-                result.copy_(part)
+            some = slice(left, left + MAX_PROGRAMS)
+            wide = [None if each is None else each[..., some] for each in (values, selected_slot, shifted, x)]
+            parts: list[Any] = [None if each is None else each.contiguous() for each in wide]
+            launch_median(parts[0], parts[1], parts[2], parts[3], weight, lists, closed)
+            for result, part in zip(wide[:3], parts, strict=False):
+                if result is not None:
+                    result.copy_(part)
         return
     sizes = [size - closed for size in (*SIZES, *IN_REGISTER, *TILED)]
     fused = max(size for size in SIZES if size <= FUSED) - closed
