@@ -22,13 +22,13 @@ from pathlib import Path
 import scipy.stats
 import torch
 from arguments import count, need_cuda
-from graphact.training.splits import data_generator
 from output import echo
 
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings
 from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
+from graphact_lab.splits import data_generator
 from graphact_lab.tasks import source_localization_tasks
 
 WIDTH, RATES, PARTS = 8, (2e-2, 7e-3), (7, 1, 2)
