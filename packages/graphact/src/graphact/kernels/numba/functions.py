@@ -37,17 +37,26 @@ def neighborhood_functions(
 ) -> dict[str, Tensor]:
     """See :func:`graphact.kernels.reference.neighborhood_functions`; the median comes from a pass of its own."""
     layout, types = layout_of(x), wanted_results(x, ops, shifting, max_degree)
-    made = {name: layout.empty(None if dtype.is_floating_point else dtype) for name, dtype in types.items()}
-    arrays, values = {name: flat(result) for name, result in made.items()}, layout.enter(x)
-    weights = (True, flat(graph.weight.to(layout.dtype))) if shifting else layout.nothing
-    if "median" in made:
-        alone = len(ops) == 1
-        results = arrays.pop("median"), arrays.pop("median slot"), arrays.pop("shift", None) if alone else None
-        options = weights if alone else layout.nothing
-        run_median(layout, graph.incoming, *options, closed, False, values, *results)
-    if arrays:
-        run_functions(layout, graph.incoming, *weights, closed, values, arrays)
-    return {name: layout.leave(result, types[name]) for name, result in made.items()}
+    values, weights = layout.enter(x), (True, flat(graph.weight.to(layout.dtype))) if shifting else layout.nothing
+    apart = [
+        name
+        for name in types
+        if "median" in name or (shifting and name == "shift" and len(ops) == 1 and "median" in ops)
+    ]
+    found: dict[str, Tensor] = {}
+    # memory is asked for pass by pass: all at once, it would go back to the system, page by page, after every call
+    for names in (apart, [name for name in types if name not in apart]):
+        kinds = {name: types[name] if "slot" in name else None for name in names}
+        made = {name: layout.empty(dtype) for name, dtype in kinds.items()}
+        arrays = {name: flat(result) for name, result in made.items()}
+        options = weights if "shift" in made else layout.nothing
+        if "median" in made:
+            results = arrays["median"], arrays["median slot"], arrays.get("shift")
+            run_median(layout, graph.incoming, *options, closed, False, values, *results)
+        elif made:
+            run_functions(layout, graph.incoming, *options, closed, values, arrays)
+        found |= {name: layout.leave(result, types[name]) for name, result in made.items()}
+    return found
 
 
 def run_functions(
