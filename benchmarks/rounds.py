@@ -9,11 +9,13 @@ Every kind has 8 features and spends all its rounds: a pointwise network has one
 many layers as rounds, and the input of a layer is added to its output in networks of more than two layers. Two step
 sizes are tried, and the one that is better on validation samples is reported. ``random`` deals the samples at random,
 as the paper does; in ``unseen``, of the ten sources of each community seven train, one validates and two test. Each
-cell is written when it ends and not run again. Intervals are of 95 %, paired over the graphs.
+cell is written when it ends and not run again. Intervals are of 95 %, paired over the graphs; gains are over the
+pointwise network that validates best.
 """
 
 import argparse
 import json
+import statistics
 import sys
 import time
 from dataclasses import replace
@@ -22,13 +24,13 @@ from pathlib import Path
 import scipy.stats
 import torch
 from arguments import count, need_cuda
-from graphact.training.splits import data_generator
 from output import echo
 
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings
 from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
+from graphact_lab.splits import data_generator
 from graphact_lab.tasks import source_localization_tasks
 
 WIDTH, RATES, PARTS = 8, (2e-2, 7e-3), (7, 1, 2)
@@ -122,35 +124,56 @@ def interval(values):
     return values.mean().item(), half
 
 
-def table(folder):
-    """Accuracy of each kind, and the gain over the best pointwise network at equal rounds, as Markdown."""
-    cells = {
-        tuple(path.stem.split("_")): by_graph(json.loads(path.read_text()))
-        for path in sorted(folder.glob("*_*_*.json"))
-    }
-    lines = []
+def strongest(cells):
+    """Return the pointwise kind that validates best; of equal ones the smaller network, then the first name."""
+
+    def rank(kind):
+        return -statistics.fmean(row["validation"] for row in cells[kind]), num_parameters(kind, 12), kind
+
+    return min((kind for kind in POINTWISE if kind in cells), key=rank, default=None)
+
+
+def num_parameters(kind, rounds):
+    """Return the number of trained numbers of a network."""
+    return sum(parameter.numel() for parameter in make_model(kind, rounds).parameters())
+
+
+def lines(folder):
+    """Return each cell of a folder with its gain over the strongest pointwise network that takes as many rounds.
+
+    Networks are compared where both have as many runs.
+    """
+    stored = {tuple(path.stem.split("_")): json.loads(path.read_text()) for path in folder.glob("*_*_*.json")}
+    found = []
     for split in ("random", "unseen"):
-        rounds = sorted({int(number) for s, number, _ in cells if s == split})
-        if not rounds:
-            continue
-        lines += [
-            f"| {split} | " + " | ".join(f"{number} rounds" for number in rounds) + " |",
-            "|---" * (len(rounds) + 1) + "|",
-        ]
-        for kind in KINDS:
-            entries = []
-            for number in rounds:
-                mine = cells.get((split, str(number), kind))
-                rivals = [cells[key] for rival in POINTWISE if (key := (split, str(number), rival)) in cells]
-                entry = "" if mine is None else f"{mine.mean():.1f}"
-                if mine is not None and kind not in POINTWISE and rivals:
-                    mean, half = interval(mine - max(rivals, key=lambda values: values.mean()))
-                    entry += f" ({mean:+.1f} ± {half:.1f})"
-                entries.append(entry)
-            if any(entries):
-                lines.append(f"| {kind} | " + " | ".join(entries) + " |")
-        lines.append("")
-    return "\n".join(lines)
+        for rounds in sorted({int(number) for part, number, _ in stored if part == split}):
+            cells = {kind: stored[split, str(rounds), kind] for kind in KINDS if (split, str(rounds), kind) in stored}
+            for kind, rows in cells.items():
+                mine = by_graph(rows)
+                mean, margin = interval(mine)
+                line = {"split": split, "rounds": rounds, "kind": kind, "networks": len(rows), "graphs": len(mine)}
+                line |= {"parameters": num_parameters(kind, rounds), "rate": rows[0]["rate"]}
+                line |= {"values_on_a_link": 1 + (rounds - 1) * WIDTH}
+                line |= {"validation": statistics.fmean(row["validation"] for row in rows)}
+                line |= {"mean": mean, "margin": margin}
+                rival = strongest({name: own for name, own in cells.items() if len(own) == len(rows)})
+                if rival and rival != kind:
+                    gain, half = interval(mine - by_graph(cells[rival]))
+                    line |= {"rival": rival, "gain": gain, "gain_low": gain - half, "gain_high": gain + half}
+                found.append(line)
+    return found
+
+
+def table(folder):
+    """Return the cells of a folder as Markdown."""
+    text = "| split | rounds | kind | networks | accuracy, % | gain |\n|---|---|---|---|---|---|\n"
+    for line in lines(folder):
+        gain = ""
+        if "gain" in line:
+            gain = f"{line['gain']:+.1f} ± {line['gain'] - line['gain_low']:.1f} over {line['rival']}"
+        accuracy = f"{line['mean']:.1f} ± {line['margin']:.1f}"
+        text += f"| {line['split']} | {line['rounds']} | {line['kind']} | {line['networks']} | {accuracy} | {gain} |\n"
+    return text
 
 
 def main():

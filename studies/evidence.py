@@ -262,6 +262,11 @@ class Evidence:
         return published(*contrast.published, share=ours.standard_error / run_deviation, units=10)
 
 
+def preference(score, rounds, parameters, name):
+    """Return a key that sorts candidates: higher score, then fewer rounds, fewer parameters, and the name."""
+    return -score, rounds or 0, parameters or 0, name
+
+
 def keep_better(by_seed, seed, rows):
     """Keep the rows of a seed, unless those that are there are more, or as many and newer."""
     before = by_seed.get(seed)
