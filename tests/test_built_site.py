@@ -174,9 +174,11 @@ def test_no_code_and_no_table_is_cut(browser, address, site, width):
 def test_the_contents_of_a_page_stand_beside_it(browser, address):
     set_screen(browser, 1280, "light")
     browser.get(f"{address}/guarantees.html")
-    contents = browser.find_element("css selector", ".toc-tree ul ul a")
-    assert contents.is_displayed()
-    assert contents.rect["x"] + contents.rect["width"] <= 1280
+    contents = browser.find_elements("css selector", ".toc-tree ul ul a")
+    assert len(contents) > 5
+    assert all(link.is_displayed() for link in contents)
+    ends = browser.execute_script("return arguments[0].map(link => link.getBoundingClientRect().right)", contents)
+    assert max(ends) <= browser.execute_script("return document.documentElement.clientWidth")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
