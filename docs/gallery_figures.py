@@ -15,6 +15,7 @@ ORDER = (  # what most come for, then deployment, then the paper
     "own_function",
     "hops",
     "lost_links",
+    "link_scheduling",
     "sensor_network",
     "constrained_training",
     "export_onnx",

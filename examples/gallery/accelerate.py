@@ -4,7 +4,7 @@ Accelerate a PyG model
 
 ``graphact.pyg.accelerate`` replaces PyG's ``SAGEConv``, ``PNAConv``, ``GINConv`` and
 ``GraphConv`` in place: the same parameters, the same values, and no message is ever
-laid out in memory. Nothing else in a program changes.
+materialized. Nothing else in a program changes.
 """
 
 import copy

@@ -30,7 +30,7 @@ from graphact.nn import (
 )
 from graphact.nn.module import GraphModule, describe
 from graphact.spec import Filter, Linear, Pointwise
-from graphact.spec.operations import KERNEL, MIN
+from graphact.spec.reductions import KERNEL, MIN
 from support.graphs import random_matrix
 
 PERTURBATIONS = (EdgeNoise(0.1), LostLinks(2))

@@ -13,7 +13,7 @@ from graphact import Graph
 from graphact.guarantees import attack_radius, certified_radius, radius
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, LocalizedMax, ReLU, Residual, Sequential
 from graphact.nn.description import call_on_graph
-from graphact.spec.operations import MIN
+from graphact.spec.reductions import MIN
 from guarantees.draws import Chain, LocalizedKernel, LocalizedMin
 from guarantees.test_models import FEATURES, GRAPHS, LINEAR, NODES, OTHERS, SYMMETRIC, WEIGHTED, made
 from support.places import ROOT

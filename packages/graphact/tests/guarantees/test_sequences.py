@@ -15,7 +15,7 @@ from graphact.guarantees import (
 from graphact.guarantees.rules import POINTWISE, PointwiseRule
 from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, GraphModule, ReLU
 from graphact.spec import Layer, Pointwise, UnsupportedModelError
-from graphact.spec.operations import Operation, register_operation
+from graphact.spec.reductions import Operation, register_operation
 from guarantees.draws import Chain, check_sound, draw, uniform, violations
 from support.graphs import random_graph
 

@@ -16,7 +16,7 @@ from graphact.guarantees.rules import OPERATIONS
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, ReLU, Residual, Sequential
 from graphact.pyg import PassGraph
 from graphact.spec import UnsupportedModelError
-from graphact.spec.operations import find_operation
+from graphact.spec.reductions import find_operation
 from guarantees.draws import draw, uniform
 from support.graphs import random_graph
 

@@ -11,7 +11,7 @@ from torch_geometric.nn import BatchNorm, GCNConv
 from graphact.guarantees import lipschitz_constrained
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, Localized, Sequential
 from graphact.spec import UnsupportedModelError
-from graphact.spec.operations import Operation
+from graphact.spec.reductions import Operation
 from graphact.training import Fleet, fit
 from support.general_models import (
     GRAPHS,

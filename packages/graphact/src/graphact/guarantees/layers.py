@@ -20,7 +20,7 @@ from graphact.functional import graph_adaptive, graph_filter, localized, shift
 from graphact.graph import Graph, Neighborhoods
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, layer_norm_box, layer_norm_slope
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, STD
+from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP, STD
 
 KnownLayer = Filter | Linear | Pointwise | HopMixture  # with rules for all guarantees
 Layers = tuple[KnownLayer, ...]

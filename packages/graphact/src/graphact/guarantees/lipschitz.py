@@ -47,7 +47,7 @@ from graphact.guarantees.rules import (
     safe_sqrt,
 )
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
-from graphact.spec.operations import MAX
+from graphact.spec.reductions import MAX
 
 Spend = Callable[[float], None]  # called with the number of operations before they are done
 MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from graphact.functional.elementwise import LEAK, pointwise
 from graphact.spec import HopMixture, LayerNorm, Pointwise
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, STD, TRIMMED_MEAN, Operation
+from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, STD, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
     from graphact.guarantees.lipschitz import PowerRows
