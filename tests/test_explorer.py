@@ -398,3 +398,6 @@ def test_on_a_phone(page, scheme):
     set_screen(page, 390, scheme)
     choose(page, "activation", "mixture-ga")
     assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    is_wider = "each => each.scrollWidth > each.clientWidth + 1"
+    is_cut = f"return [...document.querySelectorAll('pre, .scroll')].filter({is_wider}).length"
+    assert page.execute_script(is_cut) == 0
