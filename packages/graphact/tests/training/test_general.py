@@ -62,7 +62,7 @@ MODELS = {
     "hook on a gradient": (with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
     "localized, own operation": (
         lambda: GCNN([2, 4], activation=lambda features: LocalizedSpan(features=features, hops=2)),
-        "the operation 'localized-span' is not stacked",
+        "the localized operation 'localized-span' is not stacked",
     ),
     "own operation": (
         lambda: GCNN([2, 4], activation=lambda features: GraphAdaptive(span, features=features)),

@@ -20,6 +20,7 @@ EXPERIMENT_LINES = {
     "graph-classification": "five sets of TUDataset in ten folds, every activation",
     "robustness": "node classification with perturbed edges and words",
     "flocking": "a team that steers itself by messages between neighbours",
+    "rounds": "source localization, also of unseen sources, with equally many rounds of messages for all networks",
     "scheduling": "which links of a wireless network send, decided after a few messages",
 }
 
@@ -47,6 +48,7 @@ def list_all(options: argparse.Namespace) -> int:
 def presets() -> list[str]:
     """Return a line for each preset and protocol, with the number of networks that it trains."""
     from graphact_lab.experiments.flocking import experiment as flocking
+    from graphact_lab.experiments.rounds import experiment as rounds
     from graphact_lab.experiments.scheduling import experiment as scheduling
 
     lines = ["experiment            preset  protocol               cells  models  epochs"]
@@ -66,6 +68,10 @@ def presets() -> list[str]:
     for own in (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL):
         counts = f"{len(own.jobs):6d} {len(own.jobs) * own.replicas:7d} {own.steps:7d}"
         lines.append(f"{scheduling.NAME:21s} {own.preset:7s} {own.preset:21s} {counts}")
+    for equal in (rounds.QUICK, rounds.FULL):
+        models = len(equal.jobs) * equal.graphs * equal.splits * equal.nodes
+        counts = f"{len(equal.jobs):6d} {models:7d} {equal.epochs:7d}"
+        lines.append(f"{rounds.NAME:21s} {equal.preset:7s} {equal.preset:21s} {counts}")
     return lines
 
 

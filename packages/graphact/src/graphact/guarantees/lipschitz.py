@@ -30,12 +30,12 @@ from graphact.guarantees.layers import (
     get_branches,
     iterate_hops,
     propagate_magnitude,
+    read_model,
     resolve_graph,
     split_readout,
     to_scipy,
     widths,
 )
-from graphact.guarantees.reading import read_model
 from graphact.guarantees.rules import (
     MAX_ENTRIES,
     MAX_GRAM_COLUMNS,
