@@ -6,7 +6,7 @@ Each function takes the ``margin`` that counts as no difference; figures of tabl
 import math
 
 from evidence import Contrast, at, minus
-from exhibits import LOCALIZED, NETWORKS, OTHERS, POINTWISE, at_widths, for_each, localizing, name
+from exhibits import LOCALIZED, NETWORKS, OTHERS, at_widths, for_each, localizing, name
 from graphact_lab.experiments.source_localization.experiment import TABLE_1
 from verdicts import claims_of
 
@@ -83,34 +83,10 @@ def source_localization_claims(margin, table_margin):
         family="table",
     )
     yield claim(
-        "dying-units",
-        "Other pointwise activations outperform ReLU",
-        "above",
-        for_each(POINTWISE, lambda method: at_widths(method, "relu", widths=(8,))),
-        where="here",
-        family="questions",
-    )
-    yield claim(
-        "beats-pointwise",
-        "Max G.A. (2) outperforms every pointwise activation at F = 8",
-        "above",
-        for_each(("relu", *POINTWISE), lambda method: at_widths("max-ga", method, widths=(8,))),
-        where="here",
-        family="questions",
-    )
-    yield claim(
         "equal-hops",
         "Graph-adaptive outperforms localized with as many hops (2)",
         "above",
         for_each(LOCALIZED, lambda method: at_widths(method, LOCALIZED[method], first_hops=2, second_hops=2)),
-        where="here",
-        family="questions",
-    )
-    yield claim(
-        "longer-filter",
-        "Max G.A. (2) outperforms ReLU with one more filter hop, F = 8",
-        "above",
-        (minus("Max G.A. (2) - ReLU of order 5", localizing("max-ga", 8), localizing("relu", 8, order=5)),),
         where="here",
         family="questions",
     )

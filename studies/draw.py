@@ -237,11 +237,12 @@ def draw_all(known, folder, *, is_pdf=False):
     for name, draw in FIGURES.items():
         if (sheet := draw(known)) is None:
             continue
-        style.settle(sheet)
-        if is_pdf:
-            sheet.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
-        else:
-            write_atomically(folder / f"{name}.svg", style.to_svg(sheet).encode())
+        with style.house_style():  # whose salt makes the same file again
+            style.settle(sheet)
+            if is_pdf:
+                sheet.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+            else:
+                write_atomically(folder / f"{name}.svg", style.to_svg(sheet).encode())
 
 
 if __name__ == "__main__":

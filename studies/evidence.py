@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from graphact_lab.descriptions import find_experiment
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 from graphact_lab.protocols import TrainingJob
 from graphact_lab.statistics import REPLICA, difference, place_of, published
 from graphact_lab.store import StoreError, find_stores
@@ -108,6 +108,8 @@ class Evidence:
         for store in find_stores(self.directory, "*", "sweeps/*"):
             own, studies = defaultdict(list), {}
             for row in store.rows():
+                if row["experiment"] not in EXPERIMENTS:
+                    continue
                 condition = tuple(sorted((row.get("condition") or {}).items()))
                 cell = Cell(*(row.get(key) for key in KEYS[:-1]), condition)
                 study = None

@@ -11,17 +11,18 @@ from graphact_lab.style import Variant, title_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "tables"
 DIGITS = {"source-localization": 1, "consensus": 4, "denoising": 3, "recommendation": 3}
-SOURCES = ("the paper", "the protocol", "a definition", "a figure of others")
+SOURCES = ("the paper", "the protocol", "a definition", "a quoted run")
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
 LITERAL = {"consensus": "readout-bias"}  # the text's training at every order, where `paper` has two orders
 VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", "undecided", "contradicted", "not run")
 POINTWISE_KINDS = {"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"}
 KINDS = {
     **POINTWISE_KINDS,
-    **{"max-l": "Max L.", "max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
-    **{"max-unshifted-only": "unshifted term alone", "bank-mean": "adaptive bank, mean (linear control)"},
-    **{"bank-max": "adaptive bank, max", "bank-median": "adaptive bank, median"},
-    **{"bank-max-min": "adaptive bank, max and min", "bank-pna": "adaptive bank, four functions"},
+    **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
+    **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
+    **{"bank-mean": "adaptive bank (mean, a linear control)"},
+    **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
+    **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
     **{"sage-max": "SAGE-max", "pna": "PNA"},
 }
 
@@ -282,12 +283,12 @@ class Lookup:
                 most = max(line["rounds"] for line in lines)
                 best = max((one for one in lines if one["rounds"] == most), key=lambda one: one["validation"])
                 texts.append(
-                    f"{KINDS[best['kind']]} gains {self.gain(best)} points over {KINDS[best['rival']]} {words}"
+                    f"{KINDS[best['kind']]} has {self.gain(best)} points over {KINDS[best['rival']]} {words} "
+                    f"({most} rounds, {best['networks']} networks)"
                 )
-                texts[-1] += f" ({most} rounds, {best['networks']} networks)"
         if not texts:
             return "no cells have been run with this version, and older rows with at most three layers decide nothing."
-        return "of the kinds that were run, the one that validates best: " + "; ".join(texts) + "."
+        return "by validation among the kinds that were run, " + ", and ".join(texts) + "."
 
     def linear_methods_win(self):
         """Return whether linear methods have lower errors than every network with the inputs as they come."""

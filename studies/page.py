@@ -1,4 +1,4 @@
-"""Pages whose numbers are lookups in docs/tables/: results.md, choosing.md, and the marked lines of README.md.
+"""Pages whose numbers are lookups in docs/tables/ and results/performance/, and the marked lines of README.md.
 
     python studies/page.py            write them again
     python studies/page.py --check    compare what is there with the tables; exit status 1 where they differ
@@ -19,12 +19,14 @@ import jinja2
 from evidence import PROBLEMS
 from graphact.storage import write_atomically
 from lookup import Lookup
+from timings import Timings
 
 ROOT = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
 PAGES = {
     "results.md.j2": "docs/results.md",
     "choosing.md.j2": "docs/choosing.md",
+    "performance.md.j2": "docs/performance.md",
     "readme-results.md.j2": "README.md",  # the lines between its marks
 }
 BEGIN, END = "<!-- results: written by python studies/page.py -->\n", "<!-- end of results -->\n"
@@ -34,7 +36,7 @@ SETTINGS = re.compile(
     |\b(?:Tables?|Figures?|Section|Prop\.)\s\d[a-d]?(?:\s(?:and|to)\s\d?[a-d]?)?  # exhibits of the paper
     |\((?:19|20)\d\d\)|\b(?:19|20)\d\d\b  # years of publications
     |\(\d\)|^\d\.\s  # hops of an activation, items of a list
-    |\b9[05]\s%|\bH200\b""",
+    |\b9[05]\s%|\bH200\b|\bK\s\+\s1\b""",
     re.VERBOSE | re.MULTILINE,
 )
 
@@ -56,7 +58,7 @@ def literal_numbers(template):
 
 def render_pages(known):
     """Return the text of every page by its path."""
-    environment = make_environment(known.names())
+    environment = make_environment(known.names() | Timings().names())
     return {path: within_marks(path, wrapped(environment.get_template(name).render())) for name, path in PAGES.items()}
 
 

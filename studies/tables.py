@@ -2,6 +2,7 @@
 
     python studies/tables.py            write them again
     python studies/tables.py --check    compare what is there with the rows; exit status 1 where they differ
+    python studies/tables.py --only rounds    one of them, in seconds
 
 Pages, figures and the paper read these tables alone (studies/lookup.py). Intervals are of 95 % over graphs, or over
 splits with the correction for their overlap. The rival of a network is the pointwise one that validates best in the
@@ -10,7 +11,6 @@ same setting; equal validation scores are told apart by fewer rounds, then by fe
 
 import argparse
 import csv
-import importlib
 import io
 import json
 import math
@@ -30,6 +30,7 @@ from graphact_lab.experiments.source_localization.experiment import TABLE_1
 from graphact_lab.protocols import POOLING
 from graphact_lab.statistics import bootstrap_interval, difference, holm, place_of
 from graphact_lab.style import Variant
+from rounds_cells import lines_of
 from verdicts import judge
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +38,7 @@ FOLDER = ROOT / "docs" / "tables"
 RIVALS = ("fir", "relu", *(method for method in POINTWISE if method != "identity"))
 MARGIN = 1.0  # of the equivalence test, in percentage points
 ON_CORA = ("gcn", "public", "kipf")
-OWN_SETTINGS = ("digraf",)  # whose own settings no search of ours has varied
+OWN_SETTINGS = ("digraf",)  # whose own settings no search here has varied
 
 
 def compact(value):
@@ -64,23 +65,32 @@ class Tables:
     def __init__(self, results=RESULTS):
         self.results = Path(results)
         self.evidence = Evidence(results)
-        self.benchmarks = Benchmarks(self.results / "benchmarks")
 
-    def every(self):
-        """Return all tables."""
+    @cached_property
+    def benchmarks(self):
+        """The rows of benchmarks."""
+        return Benchmarks(self.results / "benchmarks")
+
+    def make(self, name):
+        """Return the lines of a table."""
+        return list(self.makers[name]())
+
+    @property
+    def makers(self):
+        """Functions that make the lines of each table."""
         return {
-            "cells": list(self.cells()),
-            "table-1": list(self.beside_the_paper("source-localization", TABLE_1)),
-            "table-2": list(self.beside_the_paper("recommendation", TABLE_2)),
-            "claims": list(self.claims()),
-            "contrasts": list(self.contrasts()),
-            "node-classification": list(self.node_classification()),
-            "node-scores": list(self.node_scores()),
-            "equivalence": list(self.equivalence()),
-            "unseen": list(self.unseen()),
-            "choices": list(self.choices()),
-            "rounds": self.rounds(),
-            "authors-code": departures(),
+            "cells": self.cells,
+            "table-1": lambda: self.beside_the_paper("source-localization", TABLE_1),
+            "table-2": lambda: self.beside_the_paper("recommendation", TABLE_2),
+            "claims": self.claims,
+            "contrasts": self.contrasts,
+            "node-classification": self.node_classification,
+            "node-scores": self.node_scores,
+            "equivalence": self.equivalence,
+            "unseen": self.unseen,
+            "choices": self.choices,
+            "rounds": self.rounds,
+            "authors-code": departures,
         }
 
     def cells(self):
@@ -114,7 +124,10 @@ class Tables:
         line = {"experiment": study.experiment, "preset": study.preset, "protocol": study.protocol, "kind": cell.kind}
         line |= {"method": cell.method, "hops": cell.hops, "features": cell.features, "order": cell.order}
         line |= {"condition": in_words(cell.condition), "runs": len(rows), "mean": fmean(values)}
-        line |= {"sd": stdev(values) if len(values) > 1 and is_finite(rows) else math.nan, "margin": self._margin(study, rows)}
+        line |= {
+            "sd": stdev(values) if len(values) > 1 and is_finite(rows) else math.nan,
+            "margin": self._margin(study, rows),
+        }
         line |= {"near_chance": sum(value < 30 for value in values) / len(values)} if "loc" in study.experiment else {}
         if cell.kind == "model" and study.preset != "robustness":
             line |= {"validation": mean_validation(rows), "parameters": first.get("parameters")}
@@ -148,7 +161,7 @@ class Tables:
             study = next(s for s in self.evidence.studies() if s == (experiment, "paper", protocol))
             for (method, hops), line in numbers.items():
                 for column, (mean, sd) in line.items():
-                    cell = self._of_paper(study, method, hops, column)
+                    cell = self._published_cell(study, method, hops, column)
                     values = [row["value"] for row in self.evidence.cells[study][cell]]
                     yield {
                         **{"protocol": protocol, "method": method, "hops": cell.hops, "column": column},
@@ -156,7 +169,7 @@ class Tables:
                         **{"paper_mean": mean, "paper_sd": sd, "inside": abs(fmean(values) - mean) <= sd + 1e-9},
                     }
 
-    def _of_paper(self, study, method, hops, column):
+    def _published_cell(self, study, method, hops, column):
         """Return the cell of a number of the paper; where it states no hops, that of one hop."""
         hops = hops or (None if method == "relu" else 1)
         for cell in self.evidence.cells[study]:
@@ -291,9 +304,8 @@ class Tables:
                 yield line
 
     def rounds(self):
-        """Return the cells of quality against rounds, as benchmarks/rounds.py reads them."""
-        sys.path.insert(0, str(ROOT / "benchmarks"))
-        return importlib.import_module("rounds").lines(self.results / "rounds")
+        """Return the cells of quality against rounds."""
+        return lines_of(self.results / "rounds")
 
     def choices(self):
         """Yield source localization with one choice of the protocol changed at a time."""
@@ -349,9 +361,11 @@ def main():
     parser.add_argument("directory", nargs="?", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--only", nargs="+", choices=list(Tables.__new__(Tables).makers), help="these tables alone")
     options = parser.parse_args()
     try:
-        made = {f"{name}.csv": to_csv(lines) for name, lines in Tables(options.directory).every().items()}
+        tables = Tables(options.directory)
+        made = {f"{name}.csv": to_csv(tables.make(name)) for name in options.only or tables.makers}
     except PROBLEMS as problem:
         sys.exit(str(problem))
     changed = [

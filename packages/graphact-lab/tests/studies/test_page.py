@@ -9,6 +9,8 @@ from evidence import NotRunError
 from lookup import Lookup, signed
 from page import PAGES, TEMPLATES, literal_numbers, render_pages, wrapped
 from support.places import ROOT
+from timings import FOLDER as TIMES
+from timings import Timings, everyday
 
 DOCS = ROOT / "docs"
 
@@ -93,8 +95,9 @@ def test_pages_are_short_and_their_files_are_there():
         text = (DOCS / f"{name}.md").read_text()
         links = re.findall(r"\]\(((?:figures|tables)/[^)#]+)", text)
         assert [link for link in links if not (DOCS / link).exists()] == []
-        plain = re.sub(r"```.*?```|^\|.*$|^!.*$", "", text, flags=re.DOTALL | re.MULTILINE)
+        plain = re.sub(r"(?s:```.*?```)|^[|!].*$", "", text, flags=re.MULTILINE)
         prose[name] = len(plain.split())
+        assert plain.count("\n## ") == text.count("\n## ")
     assert prose["results"] <= 1500
     assert prose["choosing"] <= 600
 
@@ -130,6 +133,8 @@ def test_node_classification_is_told_alike(known, path):
         assert int(told) == len(known.settings())
     for told in re.findall(r"in (\d+) it loses|in (\d+) there is a loss", text):
         assert int("".join(told)) == len(known.settings(-1))
+    for pairs, gains in re.findall(r"of (\d+) pairs of an activation and a setting (\d+) gain", text):
+        assert (int(pairs), int(gains)) == (len(known.pairs()), len(known.pairs(1)))
 
 
 def test_promises_of_agents_name_their_conditions():
@@ -141,3 +146,18 @@ def test_promises_of_agents_name_their_conditions():
         (place,) = [found.start() for found in re.finditer(promise, text)]
         near = text[max(place - 400, 0) : place + 700]
         assert [word for word in conditions if word not in near] == [], promise
+
+
+def test_times_are_shown_beside_those_of_pyg(tmp_path):
+    times = {"ReLU": 0.5, "max-ga": 1.0, "PyG max": 4.0, "median-ga": 2.0, "kernel-ga": 3.0, "PyG kernel": 6.0}
+    body = everyday({"a graph": times})
+    assert body[0] == ["milliseconds", "a graph"]
+    assert body[2:5] == [["max-ga / PyG", "1 / 4"], ["median-ga / PyG", "2 / -"], ["kernel-ga / PyG", "3 / 6"]]
+    assert body[-1] == ["max-ga over PyG", "0.25"]
+    assert Timings(tmp_path).rows("everyday-cpu") is None
+
+
+def test_rows_of_times_name_their_machine_and_are_no_quotes():
+    for path in TIMES.glob("*.json"):
+        machine = Timings().rows(path.stem)["machine"]
+        assert {"device", "processor", "cores", "load", "torch", "python"} <= set(machine)

@@ -1,6 +1,5 @@
 """Tables of everything that was run: those in docs/tables are the rows', and what they compute is plain arithmetic."""
 
-import importlib
 import json
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evidence import Cell, Evidence, Study, preference
-from support.places import ROOT
+from rounds_cells import WIDTH, lines_of
 from tables import FOLDER, Tables, to_csv
 
 STUDY = Study("source-localization", "paper", "converged")
@@ -35,10 +34,10 @@ def cell(method, hops=None):
 @pytest.mark.slow
 def test_tables_are_those_of_the_rows(results):
     """Every number of the pages stands in them; a changed row changes them."""
-    made = Tables(results).every()
-    assert {f"{name}.csv" for name in made} == {path.name for path in FOLDER.iterdir()}
-    for name, lines in made.items():
-        assert to_csv(lines) == (FOLDER / f"{name}.csv").read_text(), f"{name}.csv: run make pages"
+    tables = Tables(results)
+    assert {f"{name}.csv" for name in tables.makers} == {path.name for path in FOLDER.iterdir()}
+    for name in tables.makers:
+        assert to_csv(tables.make(name)) == (FOLDER / f"{name}.csv").read_text(), f"{name}.csv: run make pages"
 
 
 def test_the_rival_validates_best_and_ties_are_told_apart():
@@ -91,10 +90,7 @@ def test_published_equivalence_is_that_of_two_t_tests(results):
     assert (line["difference"], line["p"]) == pytest.approx((gaps.mean(), p))
 
 
-def test_cells_of_rounds_are_compared_with_the_strongest_at_as_many_rounds(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    rounds = importlib.import_module("rounds")
-
+def test_cells_of_rounds_are_compared_with_the_strongest_at_as_many_rounds(tmp_path):
     def write(kind, values, validation, number=2):
         rows = [
             {"graph": n // 2, "node": n % 2, "rate": 0.02, "validation": validation, "test": float(value)}
@@ -107,15 +103,14 @@ def test_cells_of_rounds_are_compared_with_the_strongest_at_as_many_rounds(tmp_p
     write("bank-max", 70 + NOISE[::-1], 60)
     write("pna", 70 + NOISE[:4], 60)  # fewer networks: compared with nothing
     write("sage-max", 70 + NOISE, 60, number=4)
-    found = {line["kind"]: line for line in rounds.lines(tmp_path)}
+    found = {line["kind"]: line for line in lines_of(tmp_path)}
     gains = (70 + NOISE[::-1] - (50 + NOISE)).reshape(5, 2).mean(1)
     interval = stats.ttest_1samp(gains, 0).confidence_interval()
     bank = found["bank-max"]
     assert (bank["rival"], bank["networks"], bank["graphs"]) == ("prelu", 10, 5)
     assert (bank["gain"], bank["gain_low"], bank["gain_high"]) == pytest.approx((gains.mean(), *interval))
-    assert bank["values_on_a_link"] == 1 + rounds.WIDTH
+    assert bank["values_on_a_link"] == 1 + WIDTH
     assert "rival" not in found["prelu"]
     assert "rival" not in found["pna"]
     assert "rival" not in found["sage-max"]
-    assert "| unseen | 2 | bank-max | 10 |" in rounds.table(tmp_path)
-    assert rounds.lines(tmp_path / "none") == []
+    assert lines_of(tmp_path / "none") == []
