@@ -21,6 +21,7 @@ from graphact_agents.events import EventWriter
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.messages import MAX_RUN
 from graphact_agents.network import SOURCES, NetworkFile
+from graphact_agents.readings import Readings
 from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
 from graphact_agents.status import Status, Watchdog, memory_use
@@ -92,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
         signals = StreamSignals(sys.stdin.buffer, model)
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
+    if model.readings is not None:
+        signals = Readings(signals, model, options.folder, waits=options.period == 0)
     longest = (model.rounds + options.dynamic) * options.slot  # a slot for announcements
     period = (longest or 1.0) if options.period is None else options.period
     if period == 0 and links.hears != links.heard_by:

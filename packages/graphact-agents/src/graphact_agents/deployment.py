@@ -54,6 +54,7 @@ class Deployment:
             "hears": links.hears,
             "weights": row.weights.tolist(),
             "diagonal": row.diagonal,
+            "name": row.name,
             "heard_by": links.heard_by,
         }
         save_model(self.model, folder / "model.safetensors")
@@ -73,7 +74,8 @@ class Deployment:
             hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
             links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
-            row = ShiftRow(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
+            weights = np.array(described["weights"], model.dtype)
+            row = ShiftRow(hears, weights, float(described["diagonal"]), str(described.get("name", "")))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
         return cls(links, row, model)
@@ -154,12 +156,17 @@ def deploy(
     if len(secret) != KEY_BYTES:
         raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
     weights, listeners = operator.weight.astype(plain.dtype), operator.heard_by()
+    names = plain.node_names or ("",) * operator.num_nodes
+    if len(names) != operator.num_nodes:
+        raise ValueError(
+            f"graph must have the {len(names)} nodes that the model has a scaling for, got {operator.num_nodes}"
+        )
     nodes = []
     for i in range(operator.num_nodes):
         entries = slice(operator.rowptr[i], operator.rowptr[i + 1])
         hears, heard_by = operator.hears(i), listeners[i]
         keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
-        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]))
+        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]), names[i])
         nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
     return nodes
 
