@@ -7,10 +7,10 @@ import torch
 import graphact
 from graphact import nn
 from graphact.spec import UnsupportedModelError
-from graphact_agents import simulate_inference
+from graphact_agents import Deployment, simulate_inference
 from graphact_agents.replay import replay_complete, replay_inference
 from support.graphs import random_graph
-from support.on_agents import deploy
+from support.on_agents import deploy, split
 
 NAMES = [f"station {i}" for i in range(12)]
 CASES = {
@@ -123,3 +123,9 @@ def test_nodes_that_do_not_fit():
     model, _, _ = make("own scaling", torch.float32)
     with pytest.raises(ValueError, match="graph must have the 12 nodes that the model has a scaling for, got 11"):
         deploy(model, random_graph(num_nodes=11))
+
+
+def test_a_node_keeps_its_name(tmp_path):
+    model, graph, _ = make("own scaling", torch.float32)
+    folders = split(model, graph, tmp_path)
+    assert Deployment.load(folders[3]).row.name == "station 3"

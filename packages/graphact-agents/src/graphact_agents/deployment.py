@@ -54,9 +54,10 @@ class Deployment:
             "hears": links.hears,
             "weights": row.weights.tolist(),
             "diagonal": row.diagonal,
-            "name": row.name,
             "heard_by": links.heard_by,
         }
+        if row.name:
+            described["name"] = row.name
         save_model(self.model, folder / "model.safetensors")
         write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
         keys = {j: key.hex() for j, key in links.keys.items()}
