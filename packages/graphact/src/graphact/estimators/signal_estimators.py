@@ -302,7 +302,7 @@ class SignalEstimator(GraphEstimator):
         readings = self._readings(X, reset=False)
         mean, std = (getattr(self.model_.input, name).double().cpu() for name in ("mean", "std"))
         generator = torch.Generator().manual_seed(HELD_OUT_SEED)
-        scaled = corrupt((torch.from_numpy(readings) - mean) / std, *self._corruption(), generator)
+        scaled = corrupt((torch.tensor(readings) - mean) / std, *self._corruption(), generator)
         found: Array = (scaled * std + mean).numpy()
         return found[..., 0] if as_array(X).ndim == 2 else found
 
@@ -311,7 +311,7 @@ class SignalEstimator(GraphEstimator):
         check_is_fitted(self)
         readings = self._readings(X, reset=False)
         ready = self._fitted_graph(graph, readings.shape[1])
-        x, times = torch.from_numpy(readings).to(self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
+        x, times = torch.tensor(readings, device=self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
         model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
         with torch.no_grad():
             parts = [model(windows(x, some, self.window), wide).cpu() for some in times]
