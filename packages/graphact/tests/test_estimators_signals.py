@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from graphact.estimators import SignalClassifier, SignalRegressor, load
+from graphact.estimators import SignalClassifier, SignalRegressor, compare_baselines, load
 from graphact.estimators.signal_inputs import windows
 
 QUICK = {"epochs": 8, "width": 4, "random_state": 0}
@@ -365,3 +365,30 @@ def test_sensors_that_say_nothing_are_named():
     ):
         model = SignalRegressor(**QUICK).fit(noisy, clean, graph=graph)
     assert np.isfinite(model.predict(noisy)).all()
+
+
+def test_baselines_are_what_they_are_called():
+    clean, noisy, graph = weather(300)
+    x, y = noisy[200:].copy(), clean[200:]
+    x[:20, 3] = np.nan
+    model = SignalRegressor(1, **QUICK).fit(noisy[:200], clean[:200], graph=graph)
+    found = compare_baselines(model, noisy[:200], x, clean[:200], y)
+    ends = np.stack([np.roll(x, 1, axis=1), np.roll(x, -1, axis=1)])
+    for name, answer in (
+        ("reading as it is", np.where(np.isnan(x), noisy[:200].mean(), x)),
+        ("neighbours' mean", np.nanmean(ends, axis=0)),
+        ("neighbours' median", np.nanmedian(ends, axis=0)),
+        ("network", model.predict(x)),
+    ):
+        assert found[name] == pytest.approx(np.sqrt(np.mean((answer - y) ** 2))), name
+    full = x[20:]
+    found = compare_baselines(model, noisy[:200], full, clean[:200], y[20:])
+    answer = np.empty_like(full)
+    for node in range(6):
+        columns = [np.stack([part[:, (node + step) % 6] for step in (-1, 0, 1)] + [np.ones(len(part))], 1)
+                   for part in (noisy[:200], full)]  # fmt: skip
+        answer[:, node] = columns[1] @ np.linalg.lstsq(columns[0], clean[:200, node])[0]
+    assert found["linear least squares"] == pytest.approx(np.sqrt(np.mean((answer - y[20:]) ** 2)), rel=1e-2)
+    assert found["each node alone"] > found["linear least squares"]
+    with pytest.raises(ValueError, match="one feature and one target at every node"):
+        compare_baselines(SignalRegressor(target_node=1, **QUICK).fit(noisy, clean[:, 1], graph=graph), noisy, noisy)

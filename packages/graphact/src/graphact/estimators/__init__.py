@@ -11,6 +11,7 @@ from graphact._extras import require
 
 require("graphact.estimators needs", "sklearn")  # named before a module asks for it
 
+from graphact.estimators.baselines import compare_baselines  # noqa: E402
 from graphact.estimators.estimator_file import read  # noqa: E402
 from graphact.estimators.graph_classifier import GraphClassifier  # noqa: E402
 from graphact.estimators.graph_estimator import GraphEstimator as GraphEstimator  # noqa: E402
@@ -25,6 +26,7 @@ __all__ = [
     "OnNodes",
     "SignalClassifier",
     "SignalRegressor",
+    "compare_baselines",
     "load",
 ]
 

@@ -74,10 +74,10 @@ def silent_or_stuck(values: Array, names: Sequence[str]) -> tuple[list[str], lis
     """Return the names of the nodes without a reading, and of those whose readings are all the same."""
     first = values[..., 0]
     known = np.isfinite(first)
-    silent: Array = ~known.any(axis=0)
+    silent = np.asarray(~known.any(axis=0))
     low = np.where(known, first, np.inf).min(0)
     high = np.where(known, first, -np.inf).max(0)
-    stuck: Array = ~silent & (low == high)
+    stuck = ~silent & (low == high)
     chosen = ([name for name, is_in in zip(names, mask, strict=True) if is_in] for mask in (silent, stuck))
     return next(chosen), next(chosen)
 
