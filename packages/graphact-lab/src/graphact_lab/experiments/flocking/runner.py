@@ -138,7 +138,7 @@ def check_settings(settings: Flocking, store: Store, seed: int) -> None:
         raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
 
 
-def run_flocking(
+def run(
     settings: Flocking,
     store: Store,
     *,
@@ -149,7 +149,7 @@ def run_flocking(
 ) -> None:
     """Run whatever is not finished yet; jobs that another process holds are left to it.
 
-    Trained policies are written to ``models/`` in the folder of the store, for agents, certificates and pictures.
+    Trained policies are written to ``models/`` in the folder of the store, for agents and pictures.
     """
     watcher, field = watcher or JobWatcher(), Airfield(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
