@@ -160,11 +160,10 @@ def test_functions_and_what_is_not_a_file_are_refused(tmp_path):
     GRAPHS["line"]().save(tmp_path / "graph.npz")
     with pytest.raises(TypeError, match="Python function"):
         deploy(nn.GraphAdaptive(lambda neighbors: neighbors.sum(-2)), GRAPHS["line"]())
-    for split in (graphact_agents.deploy, lambda *given: graphact_agents.split(*given, tmp_path / "nodes")):
-        with pytest.raises(TypeError, match=r"model must be the path of a file that graphact\.save wrote, got FIR"):
-            split(nn.FIR([1, 1]), load_graph(tmp_path / "graph.npz"))
-        with pytest.raises(TypeError, match=r"graph must be the path .* graphact\.Graph\.save wrote, got Graph"):
-            split(to_model(nn.FIR([1, 1])), GRAPHS["line"]())
+    with pytest.raises(TypeError, match=r"model must be the path of a file that graphact\.save wrote, got FIR"):
+        graphact_agents.deploy(nn.FIR([1, 1]), load_graph(tmp_path / "graph.npz"))
+    with pytest.raises(TypeError, match=r"graph must be the path .* graphact\.Graph\.save wrote, got Graph"):
+        graphact_agents.deploy(to_model(nn.FIR([1, 1])), GRAPHS["line"]())
 
 
 @pytest.mark.parametrize("shape", [(6, 2), (1, 5, 2), (1, 6, 3)])

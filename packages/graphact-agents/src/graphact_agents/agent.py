@@ -265,7 +265,7 @@ class Agent:
         quiet = tally.quiet(node.timing.slot, getattr(self._schedule, "period", None))
         trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard)
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
-        about = (node.links.node, node.links.epoch_name, transport, node.run)
+        about = (node.links.node, node.links.deployment, transport, node.run)
         return Status(*about, not reason, reason, age, self.counters, peers, tally.started, encrypted, trouble)
 
 

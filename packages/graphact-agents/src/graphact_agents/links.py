@@ -45,8 +45,8 @@ class Links:
             raise ValueError(f"keys must have {KEY_BYTES} bytes")
 
     @property
-    def epoch_name(self) -> str:
-        """As operators see it, in hexadecimal."""
+    def deployment(self) -> str:
+        """The number of the deployment as operators see it, in hexadecimal."""
         return f"{self.epoch:016x}"
 
     @cached_property
