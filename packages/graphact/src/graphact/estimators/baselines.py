@@ -1,4 +1,4 @@
-"""What needs no network: simple rules and least squares, for the same readings that a network gets."""
+"""Baselines of a signal estimator: simple rules and least squares, for the same readings."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def compare_baselines(
         "neighbours' median": over_neighbors(np.nanmedian, x, around, average),
         "each node alone": least_squares(model, fit_x, fit_y, x, np.eye(len(edges), dtype=bool)),
         "linear least squares": least_squares(model, fit_x, fit_y, x, reached),
-        "network": model.predict(x),
+        "network": model._outputs_of(x[..., np.newaxis], None)[..., 0],
     }
     return {name: float(np.sqrt(np.mean((answer - y)[known] ** 2))) for name, answer in found.items()}
 
@@ -67,7 +67,7 @@ def spoil(model: SignalRegressor, readings: Any, y: Any) -> tuple[Array, Array]:
     """Return the inputs and the targets ``(T, N)`` of a task."""
     clean = model._readings(readings, reset=False)
     targets = model._targets(clean, y)[..., 0]
-    return (clean if y is not None else model.corrupt(clean))[..., 0], targets
+    return (clean if y is not None else model._corrupt(clean))[..., 0], targets
 
 
 def over_neighbors(function: Any, x: Array, around: list[Array], otherwise: float) -> Array:

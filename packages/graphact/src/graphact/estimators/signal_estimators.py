@@ -199,7 +199,7 @@ class SignalEstimator(GraphEstimator):
 
     @property
     def _shift(self) -> int:
-        """How many times a target lies behind its readings."""
+        """The number of times from readings to their target."""
         return self.horizon if self.task == "forecast" else 0
 
     def _split(self, times: int) -> tuple[Array, Array]:
@@ -299,17 +299,22 @@ class SignalEstimator(GraphEstimator):
         A denoiser gets noise, outliers and missing readings, an imputer missing ones; others leave them as they are.
         """
         check_is_fitted(self)
-        readings = self._readings(X, reset=False)
+        found = self._corrupt(self._readings(X, reset=False))
+        return found[..., 0] if as_array(X).ndim == 2 else found
+
+    def _corrupt(self, readings: Array) -> Array:
         mean, std = (getattr(self.model_.input, name).double().cpu() for name in ("mean", "std"))
         generator = torch.Generator().manual_seed(HELD_OUT_SEED)
         scaled = corrupt((torch.tensor(readings) - mean) / std, *self._corruption(), generator)
-        found: Array = (scaled * std + mean).numpy()
-        return found[..., 0] if as_array(X).ndim == 2 else found
+        return np.asarray((scaled * std + mean).numpy())
 
     def _outputs(self, X: Any, graph: Any) -> Array:  # noqa: N803
         """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node."""
         check_is_fitted(self)
-        readings = self._readings(X, reset=False)
+        return self._outputs_of(self._readings(X, reset=False), graph)
+
+    def _outputs_of(self, readings: Array, graph: Any) -> Array:
+        """The same for readings ``(T, N, F)``."""
         ready = self._fitted_graph(graph, readings.shape[1])
         x, times = torch.tensor(readings, device=self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
         model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
@@ -460,10 +465,10 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
 
         Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`).
         """
-        found = self.predict(self.corrupt(X) if y is None else X, graph=graph)
-        found = found if found.ndim == 1 or self.has_outputs_ or self.n_outputs_ > 1 else found[..., np.newaxis]
+        check_is_fitted(self)
         readings = self._readings(X, reset=False)
-        targets = self._targets(readings, y).reshape(found.shape)
+        found = self._outputs_of(self._corrupt(readings) if y is None else readings, graph)
+        targets = self._targets(readings, y)
         weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
         weight = np.broadcast_to(weight.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
         known = np.isfinite(targets)

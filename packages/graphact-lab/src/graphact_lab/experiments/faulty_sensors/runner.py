@@ -112,7 +112,7 @@ def network_rows(stations: Stations, job: Job, watcher: JobWatcher) -> list[Row]
 
 
 def baseline_rows(stations: Stations) -> list[Row]:
-    """What needs no network, at each origin."""
+    """Return the rows of methods that need no network, at each origin."""
     rows = list[Row]()
     for origin in stations.origins:
         rules: dict[str, tuple[int, Answer]] = {
