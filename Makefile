@@ -8,9 +8,8 @@ READY := $(VENV)/.ready
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(READY)  ## source localization with six activations: table, figure, HTML report
-	@echo 'Nine kinds of networks are trained: less than a minute on two idle cores, two minutes on a busy machine.'
-	$(BIN)/graphact-lab run source-localization --preset quick --device cpu --out out/demo
+demo: $(READY)  ## source localization at four rounds: table, figure, HTML report
+	$(BIN)/graphact-lab run rounds --preset quick --device cpu --out out/demo
 
 check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores
 

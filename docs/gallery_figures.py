@@ -14,6 +14,7 @@ ORDER = (  # what most come for, then deployment, then the paper
     "hops",
     "heterophily",
     "lost_links",
+    "link_scheduling",
     "sensor_network",
     "constrained_training",
     "export_onnx",

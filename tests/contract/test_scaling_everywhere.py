@@ -12,6 +12,7 @@ from graphact_agents.replay import replay_complete, replay_inference
 from support.graphs import random_graph
 from support.on_agents import deploy, split
 
+GENERATOR = torch.Generator().manual_seed(1)
 NAMES = [f"station {i}" for i in range(12)]
 CASES = {
     "pointwise": {"network": {}},
@@ -98,8 +99,19 @@ def test_bounds_are_in_the_units_of_the_user():
     x, y = (280 + 5 * torch.randn(50, 12, 1, generator=generator, dtype=torch.float64) for _ in range(2))
     change = (model(x, graph) - model(y, graph)).abs().amax((1, 2)) / (x - y).abs().amax((1, 2))
     assert change.max() <= found
-    with pytest.raises(UnsupportedModelError, match="each node has its own scaling"):
-        graphact.guarantees.lipschitz_bound(make("own scaling", torch.float64)[0], graph)
+
+
+def test_bounds_with_a_scaling_of_each_node():
+    model, graph, _ = make("own scaling", torch.float64, window=1)
+    model.output.std.data[3] = 40.0
+    bound = graphact.guarantees.lipschitz_bound(model, graph)
+    inside = graphact.guarantees.lipschitz_bound(model.network, graph)
+    assert bound.value == pytest.approx(inside.value * 40 / 3)
+    x, y = (280 + 5 * torch.randn(50, 12, 1, generator=GENERATOR, dtype=torch.float64) for _ in range(2))
+    change = (model(x, graph) - model(y, graph)).abs().amax((0, 2)) / (x - y).abs().max()
+    assert (change <= bound.per_node).all()
+    with pytest.raises(UnsupportedModelError, match="each node has its own scaling: certify the network inside"):
+        graphact.guarantees.certify(model, graph, x[:1], 0.1)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from graphact_lab.experiments.scheduling.keys import CONVOLUTIONS, KeyFleet, sof
 from graphact_lab.experiments.scheduling.report import crossed
 from graphact_lab.experiments.scheduling.rules import greedy, load, local_greedy, optimum, rounds_of, rule_key
 from graphact_lab.experiments.scheduling.runner import matched_width
-from graphact_lab.experiments.scheduling.slots import PACKETS, Traffic, air_time, run_slots
+from graphact_lab.experiments.scheduling.slots import PACKETS, air_time, run_slots, usual_arrivals
 from graphact_lab.store import Store
 
 SMALL_GRAPHS = 1000
@@ -194,15 +194,16 @@ def test_rounds_air_and_widths_are_counted():
 def test_a_lone_link_serves_what_the_slot_holds():
     """Without conflicts a link sends in every slot: backlog grows by what arrives beyond the useful share."""
     alone = Conflicts.from_one_way(torch.zeros(2, 0, dtype=torch.int64), torch.tensor([0, 1, 2, 3]), "cpu")
-    traffic = Traffic.on(alone, (0.5, 2.0), torch.Generator().manual_seed(0))
-    assert traffic.arrivals.tolist() == [PACKETS] * 4
-    outcomes = run_slots(lambda queue: queue > 0, [2, 1, 1], traffic, (1, 16), 400, seed=1)
-    assert [(one.contention, one.load) for one in outcomes] == [(1, 0.5), (1, 2.0), (16, 0.5), (16, 2.0)]
-    for one in outcomes:
-        useful = 1 - air_time([2, 1, 1], one.contention)
-        assert one.throughput == pytest.approx(min(1, useful / one.load), abs=0.05)
-        assert one.slope == pytest.approx(max(0, 1 - useful / one.load), abs=0.05)
-        assert (one.slope - one.margin > 0) == (one.load == 2.0)
+    arrivals = usual_arrivals(alone, torch.Generator().manual_seed(0))
+    assert arrivals.tolist() == [PACKETS] * 4
+    settings = {"loads": (0.5, 2.0), "contentions": (1, 16), "slots": 400, "seed": 1}
+    rows = run_slots(lambda queue: queue > 0, [2, 1, 1], alone, arrivals, **settings)
+    assert [(row["contention"], row["load"]) for row in rows] == [(1, 0.5), (1, 2.0), (16, 0.5), (16, 2.0)]
+    for row in rows:
+        useful, load_tried = 1 - air_time([2, 1, 1], row["contention"]), row["load"]
+        assert row["throughput"] == pytest.approx(min(1, useful / load_tried), abs=0.05)
+        assert row["slope"] == pytest.approx(max(0, 1 - useful / load_tried), abs=0.05)
+        assert (row["slope"] - row["margin"] > 0) == (load_tried == 2.0)
 
 
 def test_intervals_count_seeds_and_graphs():

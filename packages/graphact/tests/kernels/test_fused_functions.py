@@ -11,7 +11,7 @@ import graphact
 from graphact import Graph, functional
 from graphact.kernels import autograd, reference
 from graphact.kernels.autograd import neighborhood_functions, tensors_of
-from graphact.spec.operations import Operation
+from graphact.spec.reductions import Operation
 from support.kernel_cases import GRAPHS, check_functions, graph_of, hub, random_edges, signal
 
 OPS = ("max", "min", "median", "mean", "std")

@@ -14,7 +14,7 @@ from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
 from graphact.kernels.reference import FUNCTIONS, gather_nodes
-from graphact.spec.operations import KERNEL, MEAN, STD, Operation, as_operation
+from graphact.spec.reductions import KERNEL, MEAN, STD, Operation, as_operation
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
 AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction

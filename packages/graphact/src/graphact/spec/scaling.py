@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphact.spec.layer import Layer
-from graphact.spec.operations import Array
+from graphact.spec.reductions import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from graphact.spec.kinds import (
     Sum,
 )
 from graphact.spec.layer import Layer, UnsupportedModelError
-from graphact.spec.operations import Operation, find_operation
+from graphact.spec.reductions import Operation, find_operation
 from graphact.spec.scaling import InputScaling, OutputScaling
 
 STORED = (

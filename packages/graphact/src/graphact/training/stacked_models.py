@@ -31,7 +31,7 @@ from graphact.spec import (
     UnsupportedModelError,
     structure,
 )
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MIN, OURS, WEIGHTED_MEAN
+from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP, MAX, MIN, OURS, WEIGHTED_MEAN
 from graphact.training.loop import TaskBatch
 from graphact.training.stacked import EgoGraphs, StackedGraphs, StackedTasks
 from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter

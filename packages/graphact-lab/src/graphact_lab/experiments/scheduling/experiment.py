@@ -102,15 +102,18 @@ class Scheduling:
 
 
 FULL = Scheduling("full")
-# Forty minutes on one CPU core: half of the seeds and of the steps, up to five rounds, one width
+# A quarter of an hour on one idle CPU core: half of the seeds, a third of the steps, up to five rounds, one width
 MEDIUM = replace(
     FULL,
     preset="medium",
     rounds=(1, 2, 3, 4, 5),
     settings_run=(NARROW, WIDTH),
     replicas=5,
-    steps=500,
-    slots=300,
+    rates=RATES[:2],
+    steps=300,
+    tests=20,
+    slots=200,
+    loads=(0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.2),
 )
 # Two minutes on two cores
 QUICK = replace(

@@ -1,10 +1,11 @@
 """Training and testing of the keys of the experiment, and the rows that come of it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import chain, repeat
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ from graphact_lab.experiments.scheduling.rules import (
     rounds_of,
     rule_key,
 )
-from graphact_lab.experiments.scheduling.slots import Traffic, run_slots
+from graphact_lab.experiments.scheduling.slots import run_slots, usual_arrivals
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
 from graphact_lab.store import Row, Store, StoreError
@@ -65,8 +66,8 @@ class Laboratory:
         self.tests = [self.test(*shape) for shape in shapes]
         usual = self.tests[0]
         self.tests += [usual._replace(condition={"graphs": "random", "loss": loss}) for loss in LOSSES]
-        conflicts = draw_geometric(min(10, settings.tests), settings.nodes, self.generator("traffic"), device)
-        self.traffic = Traffic.on(conflicts, settings.loads, self.generator("service"))
+        self.traffic = draw_geometric(min(10, settings.tests), settings.nodes, self.generator("traffic"), device)
+        self.arrivals = usual_arrivals(self.traffic, self.generator("service"))
 
     def generator(self, *purpose: object) -> torch.Generator:
         return torch.Generator().manual_seed(run_seed(NAME, self.seed, *purpose))
@@ -148,7 +149,7 @@ def run_job(laboratory: Laboratory, job: Job, rate: float, watcher: JobWatcher) 
         ]
     if narrow:
         _, _, mean = queue_states(seed, settings.nodes, laboratory.device)
-        conflicts = laboratory.traffic.conflicts
+        conflicts = laboratory.traffic
 
         def schedule(queue: Tensor) -> Tensor:
             with torch.no_grad():
@@ -167,17 +168,18 @@ def bytes_of_rule(iterations: int) -> list[int]:
 
 def in_time(laboratory: Laboratory, schedule: Any, sent: Sequence[int], count: int, common: Row) -> list[Row]:
     """A row for each contention and load."""
+    settings, seed = laboratory.settings, run_seed(NAME, laboratory.seed, "arrivals") >> 1
     found = run_slots(
-        schedule, sent, laboratory.traffic, CONTENTIONS, laboratory.settings.slots,
-        seed=run_seed(NAME, laboratory.seed, "arrivals") >> 1, replicas=count,
+        schedule, sent, laboratory.traffic, laboratory.arrivals,
+        loads=settings.loads, contentions=CONTENTIONS, slots=settings.slots, seed=seed, replicas=count,
     )  # fmt: skip
-    return [{**common, **one._asdict(), "kind": "slots", "of": common["kind"], "sent": list(sent)} for one in found]
+    return [{**common, **one, "kind": "slots", "of": common["kind"], "sent": list(sent)} for one in found]
 
 
 def rule_rows(laboratory: Laboratory) -> list[Row]:
     """Everything that does not learn: both rules at every number of rounds, the centralised greedy, ALOHA, optimum."""
     rows = list[Row]()
-    budgets = [n for n in range(1, max(laboratory.settings.rounds) // 2 + 2) if rounds_of(n) <= 2 * n - 1]
+    budgets = range(1, (max(laboratory.settings.rounds) + 1) // 2 + 1)
     for test in laboratory.tests:
         weight, degree, conflicts = test.weight, test.conflicts.degree, test.conflicts
 
@@ -196,9 +198,9 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
         note("ALOHA", 0, load(aloha(conflicts, weight.shape, laboratory.generator("aloha")), weight, conflicts))
         if "loss" not in test.condition and laboratory.settings.nodes >= test.condition.get("nodes", 0) <= MAX_OPTIMUM:
             note("optimum", None, optimum(weight, conflicts).to(weight))
-    traffic = laboratory.traffic.conflicts
+    traffic = laboratory.traffic
     for rule in RULES:
-        for iterations in [*budgets, budgets[-1] + 1]:
+        for iterations in (*budgets, budgets[-1] + 1):
             common = {"kind": "baseline", "method": rule, "rounds": rounds_of(iterations)}
 
             def schedule(queue: Tensor, rule: str = rule, iterations: int = iterations) -> Tensor:
@@ -233,41 +235,38 @@ def run(
     watcher: JobWatcher | None = None,
     with_baselines: bool = True,
 ) -> None:
-    """Run whatever is not finished yet; jobs that another process holds are left to it."""
+    """Run whatever is not finished yet; jobs that another process holds are left to it.
+
+    The rate of a method is chosen before its networks are trained, by the first process that needs it.
+    """
     watcher, laboratory = watcher or JobWatcher(), Laboratory(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def finish(key: str, rows: list[Row], job: Job | None) -> None:
-        common = {
-            "experiment": NAME,
-            "preset": settings.preset,
-            "seed": seed,
-            "settings": settings.settings(job, seed),
-            "graphact": graphact.__version__,
-            "torch": torch.__version__,
-            "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-            "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
-        store.finish(key, [common | row for row in rows])
+    def fill(key: str, job: Job | None, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
+        with store.claim(key, wait=wait) as mine:
+            if mine and not store.is_finished(key):
+                common = {
+                    "experiment": NAME,
+                    "preset": settings.preset,
+                    "seed": seed,
+                    "settings": settings.settings(job, seed),
+                    "graphact": graphact.__version__,
+                    "torch": torch.__version__,
+                    "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+                    "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                }
+                store.finish(key, [common | row for row in make()])
 
-    key = settings.key(None, seed)
+    def train_and_test(job: Job) -> list[Row]:
+        tuned = store.cells()[settings.tuning_key(job.method, seed)]
+        watcher.start(job.title, settings.steps)
+        rows = run_job(laboratory, job, max(tuned, key=lambda row: row["value"])["rate"], watcher)
+        usual = [row["value"] for row in rows if row.get("condition") == {"graphs": "random"}]
+        watcher.finish(job.title, f"{sum(usual) / len(usual):.3f} of the centralised greedy")
+        return rows
+
     if with_baselines:
-        with store.claim(key) as mine:
-            if mine and not store.is_finished(key):
-                finish(key, rule_rows(laboratory), None)
-    for method in dict.fromkeys(job.method for job in settings.jobs):
-        key = settings.tuning_key(method, seed)
-        with store.claim(key, wait=True):
-            if not store.is_finished(key):
-                finish(key, tune(laboratory, method), None)
-    cells = store.cells()
+        fill(settings.key(None, seed), None, partial(rule_rows, laboratory))
     for job in settings.jobs:
-        key, tuned = settings.key(job, seed), cells[settings.tuning_key(job.method, seed)]
-        rate = max(tuned, key=lambda row: row["value"])["rate"]
-        with store.claim(key) as mine:
-            if mine and not store.is_finished(key):
-                watcher.start(job.title, settings.steps)
-                rows = run_job(laboratory, job, rate, watcher)
-                finish(key, rows, job)
-                usual = [row["value"] for row in chain(rows) if row.get("condition") == {"graphs": "random"}]
-                watcher.finish(job.title, f"{sum(usual) / len(usual):.3f} of the centralised greedy")
+        fill(settings.tuning_key(job.method, seed), None, partial(tune, laboratory, job.method), wait=True)
+        fill(settings.key(job, seed), job, partial(train_and_test, job))

@@ -1,4 +1,4 @@
-"""Functions of a node's neighbourhood, each stated once for torch tensors and NumPy arrays.
+"""Reductions of a node's neighbourhood to one value, each stated once for torch tensors and NumPy arrays.
 
 An operation maps the values of a node and of its d neighbours to one value for each feature. Kernels, fleets
 and guarantees look operations up here by name; torch is imported only when a tensor is given.
@@ -49,7 +49,7 @@ class Operation:
 
     Example:
         >>> import numpy as np
-        >>> from graphact.spec.operations import Operation
+        >>> from graphact.spec.reductions import Operation
         >>> def soft_max(neighbors, xp, t):
         ...     return t * xp.log(xp.mean(xp.exp(neighbors / t), -2))
         >>> soft = Operation("soft-max", soft_max, {"t": 1.0})
@@ -187,7 +187,7 @@ OURS = (MAX, MIN, MEDIAN, KERNEL, MEAN, STD, LOG_MEAN_EXP, TRIMMED_MEAN, WEIGHTE
 OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in OURS}
 """Operations by name; :func:`register_operation` adds to them."""
 
-ENTRY_POINTS = "graphact.spec.operations"
+ENTRY_POINTS = "graphact.operations"
 
 
 def register_operation(operation: Operation) -> Operation:
@@ -210,7 +210,7 @@ def unregister_operation(operation: Operation) -> None:
 
 
 def find_operation(name: str) -> Operation:
-    """The operation of a name: built in, registered, or an entry point ``graphact.spec.operations`` of a package."""
+    """The operation of a name: built in, registered, or an entry point ``graphact.operations`` of a package."""
     if name not in OPERATIONS:
         from importlib.metadata import entry_points
 
