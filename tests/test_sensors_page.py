@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -22,6 +23,25 @@ def test_it_is_short():
     assert len(lines) <= MAX_LINES
     commands = re.findall(r"^ *graphact\S* \w+", "".join(COMMANDS), re.MULTILINE)
     assert len(commands) <= MAX_COMMANDS
+
+
+def test_errors_of_the_experiment_are_those_of_the_rows():
+    pytest.importorskip("pyarrow")
+    from graphact_lab.experiments.faulty_sensors.report import LABELS, averaged, difference, own_rows
+    from graphact_lab.store import Store
+
+    rows = Store(ROOT / "results" / "faulty-sensors").rows()
+    names = {label: method for method, label in LABELS.items()}
+    lines = re.findall(r"^\| ([^|]+) \| (\d) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+    assert len(lines) == 14
+    for label, rounds, *quoted in lines:
+        own = own_rows(rows, names.get(label, label), int(rounds))
+        parts = ("value", "healthy", "faulty")
+        assert quoted == [f"{fmean(row['value'] for row in averaged(own, part)):.2f}" for part in parts], label
+    pair = (averaged(own_rows(rows, name, 2), "value") for name in ("gelu", "bank-median"))
+    found = difference(*pair, overlap=40 / 300)
+    assert f"by {found.mean:.2f} ± {found.margin:.2f}, which is not significant" in PAGE.replace("\n", " ")
+    assert "| bank of medians | 2 | -0.053 ± 0.039 |" in (ROOT / "results" / "faulty-sensors" / "report.md").read_text()
 
 
 @pytest.mark.slow

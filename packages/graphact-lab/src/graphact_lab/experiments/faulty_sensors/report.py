@@ -60,9 +60,10 @@ def error_table(rows: Sequence[Row]) -> str:
         own = own_rows(rows, method, rounds)
         cells = [LABELS.get(method, method), str(rounds)]
         cells += ["" if kind == "baseline" else str(own[0]["parameters"]), f"{error(own, 'none', 'healthy'):.2f}"]
+        cells.append(f"{fmean(row['value'] for row in averaged(own, 'value')):.2f}")
         cells += [f"{error(own, fault, 'healthy'):.2f} / {error(own, fault, 'faulty'):.2f}" for fault in FAULTS]
         lines.append(cells)
-    return markdown_table(("method", "rounds", "parameters", "no fault", *FAULTS), lines)
+    return markdown_table(("method", "rounds", "parameters", "no fault", "all stations, all faults", *FAULTS), lines)
 
 
 def share_table(rows: Sequence[Row]) -> str:
