@@ -14,13 +14,8 @@ from graphact.guarantees.rules import OPERATIONS
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, ReLU, Residual, Sequential
 from graphact.pyg import PassGraph
 from graphact.spec import UnsupportedModelError
-<<<<<<< HEAD
 from graphact.spec.reductions import find_operation
-from guarantees.draws import draw, uniform
-=======
-from graphact.spec.operations import find_operation
 from guarantees.draws import KINDS, draw, uniform
->>>>>>> w-guarantees
 from support.graphs import random_graph
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).to(torch.float64)

@@ -1,21 +1,32 @@
-"""Compiled sums of squared differences, for the Gaussian kernel. See `lanes.py` for how they go through a signal."""
+"""Compiled products of two signals along edges: gradients of weights and of squared differences.
+
+See `lanes.py` for how kernels go through a signal.
+"""
+
+from functools import partial
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.numba.lanes import fill, load, look_ahead, over_blocks, row_of, store
-from graphact.kernels.numba.launch import Array, Size, flat, helper, indices, kernel, layout_of
+from graphact.kernels.numba.launch import Array, Size, flat, helper, indices, kernel, layout_of, ranges, run
 
-ONE = np.uint64(1)
+ZERO, ONE = np.uint64(0), np.uint64(1)
 
 
-def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
-    """See :func:`graphact.kernels.reference.sum_sq_diff`."""
+def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.shift_weight_grad`."""
     layout = layout_of(x)
-    out = layout.empty()
-    layout.run(sum_sq_diff_kernel, lists, *layout.nothing, layout.enter(x), flat(out), layout.nothing[1])
-    return layout.leave(out, layout.dtype)
+    out = torch.empty(lists.col.shape, dtype=layout.dtype, device=x.device)
+    if x.numel() == 0:
+        return out.zero_()
+    rowptr, col = indices(lists.rowptr), indices(lists.col)
+    work = ranges(rowptr, 1, out.numel() * layout.samples * layout.columns)
+    signals = layout.enter(grad), layout.enter(x)
+    run(shift_weight_grad_kernel, work, rowptr, col, *signals, flat(out), np.uint64(layout.columns))
+    return out
 
 
 def sum_products(x: Tensor, other: Tensor, lists: Lists) -> Tensor:
@@ -36,37 +47,24 @@ def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lis
     return layout.leave(out, x.dtype)
 
 
-@kernel
-def sum_sq_diff_kernel(
-    first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, lanes: Size, shifting: bool, weight: Array,
-    x: Array, out: Array, shifted: Array, columns: Size, number: Size, width: Size
-) -> None:  # fmt: skip
-    """``out[i] = sum_j (x[i] - x[j])^2`` and, if it is wanted, the shift."""
-    for task in range(first, last):
-        base, _, o, edge, stop, left, right = row_of(task, rowptr, columns, number, width)
-        if ahead:
-            look_ahead(x, col, edge, stop, ahead, base, columns, left, right)
-        arguments = col, shifting, weight, x, out, shifted, edge, stop, base, o, columns
-        over_blocks(_sum_block, left, right, lanes, arguments)
-
-
-@helper
-def _sum_block(
-    low: Size, live: Size | None, col: Array, shifting: bool, weight: Array, x: Array, out: Array, shifted: Array,
-    edge: Size, stop: Size, base: Size, o: Size, columns: Size
-) -> None:  # fmt: skip
-    own = load(x, o + low, live)
-    squares = fill(x.dtype.type(0), own)
-    total = squares
-    for e in range(edge, stop):
-        value = load(x, (base + col[e]) * columns + low, live)
-        apart = own - value
-        squares = squares + apart * apart
-        if shifting:
-            total = total + fill(weight[e], own) * value
-    store(out, o + low, live, squares)
-    if shifting:
-        store(shifted, o + low, live, total)
+# a sum over columns in lanes; numbers that are not finite stay what they are
+@partial(kernel, fastmath=frozenset({"reassoc"}))
+def shift_weight_grad_kernel(
+    first: Size, last: Size, rowptr: Array, col: Array, grad: Array, x: Array, out: Array, columns: Size
+) -> None:
+    """``out[i, j] = sum grad[i] x[j]`` over samples and columns; there is one plane."""
+    nodes = np.uint64(rowptr.size) - ONE
+    numbers = nodes * columns
+    for i in range(first, last):
+        for e in range(rowptr[i], rowptr[i + ONE]):
+            o, a = i * columns, col[e] * columns
+            total = x.dtype.type(0)
+            for sample in range(ZERO, np.uint64(x.size), numbers):
+                part = x.dtype.type(0)
+                for c in range(columns):
+                    part += grad[sample + o + c] * x[sample + a + c]
+                total += part
+            out[e] = total
 
 
 @kernel
