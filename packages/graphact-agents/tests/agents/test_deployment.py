@@ -18,7 +18,7 @@ from support.on_agents import deploy, split
 @pytest.fixture
 def folders(tmp_path):
     model = nn.GCNN([1, 3], order=2, activation="kernel-ga", hops=2, learn_gamma=True).double()
-    return split(model, GRAPHS["line"](), tmp_path / "nodes", epoch=5)
+    return split(model, GRAPHS["line"](), tmp_path / "nodes", transport="udp")
 
 
 def test_a_folder_holds_a_row_its_neighbors_its_keys_and_the_model(folders):
@@ -27,7 +27,8 @@ def test_a_folder_holds_a_row_its_neighbors_its_keys_and_the_model(folders):
     described = json.loads((folders[2] / "node.json").read_text())
     assert described["hears"] == described["heard_by"] == [1, 3]
     assert len(described["weights"]) == 2
-    assert set(described) == {"format", "version", "node", "epoch", "hears", "weights", "diagonal", "heard_by"}
+    row = {"node", "hears", "weights", "diagonal", "heard_by"}
+    assert set(described) == {"format", "version", "deployment", "addresses", "settings", "files"} | row
     assert set(json.loads((folders[2] / "keys.json").read_text())) == {"1", "3"}
     assert stat.S_IMODE((folders[2] / "keys.json").stat().st_mode) == 0o600
 
@@ -56,11 +57,6 @@ def test_folders_come_back_exactly(folders):
     model = graphact.load(folders[0] / "model.safetensors")  # also a model file of graphact
     expected = model(torch.from_numpy(x), graph).detach().numpy()
     np.testing.assert_allclose(agents.simulate_inference(nodes, x).outputs, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_an_existing_deployment_is_not_overwritten(folders):
-    with pytest.raises(FileExistsError, match="holds nodes already"):
-        split(nn.FIR([1, 1]), GRAPHS["line"](), folders[0].parent)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +90,7 @@ def test_a_damaged_model(folders, at):
 
 def test_missing_files(folders):
     (folders[1] / "node.json").unlink()
-    with pytest.raises(FileNotFoundError, match="node.json is missing; graphact-agents split writes it"):
+    with pytest.raises(FileNotFoundError, match="node.json is missing; graphact-agents deploy writes it"):
         Deployment.load(folders[1])
     (folders[2] / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="no model file"):

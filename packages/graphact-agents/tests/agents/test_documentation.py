@@ -27,11 +27,11 @@ def test_examples(block, tmp_path):
 
 def test_the_walkthrough_runs_as_it_stands(tmp_path):
     """On ports that are free, and with the commands of this environment."""
-    block = re.search(r"```sh\n(cat > network.toml.*?)```", DOCUMENT.read_text(), flags=re.DOTALL)[1]
-    names = [*(f"127.0.0.1:750{i}" for i in range(4)), *(f'"910{i}"' for i in range(4))]
-    for name, address in zip(names, free_addresses(8), strict=True):
-        assert name in block
-        block = block.replace(name, f'"{address.port}"' if name.startswith('"') else str(address))
+    block = re.search(r"```sh\n(python - .*?)```", DOCUMENT.read_text(), flags=re.DOTALL)[1]
+    names = [f"127.0.0.1:{port + i}" for port in (7500, 8500) for i in range(4)]
+    swaps = "; ".join(f"s/{name}/{address}/" for name, address in zip(names, free_addresses(8), strict=True))
+    assert "graphact-agents deploy" in block
+    block = block.replace("graphact-agents deploy", f"sed -i '{swaps}' network/network.toml; graphact-agents deploy", 1)
     for name, words in (("graphact-agents", "-m graphact_agents.command "), ("python", "")):
         (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
         (tmp_path / name).chmod(0o755)

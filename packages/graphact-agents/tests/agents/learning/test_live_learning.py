@@ -14,7 +14,7 @@ import graphact_agents as agents
 from agents.networks import directed, undirected
 from graphact import nn
 from graphact_agents import Deployment, load_model
-from graphact_agents.addresses import Addresses, free_addresses
+from graphact_agents.addresses import free_addresses
 from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
 from graphact_agents.local_agents import LocalAgents
@@ -44,7 +44,7 @@ class Mirror:
         self.deployment = Deployment.load(folder.parent / "node-1")
         data = np.ones((2, 1)), np.ones((2, 1))
         self.digest = Learner(self.deployment, Learning(rate=0.01), *data, MemoryStore()).digest
-        addresses = Addresses.load(folder.parent / "node-1", (0,))
+        addresses = self.deployment.reached
         self.to, self.lie = (addresses.neighbors[0].host, addresses.neighbors[0].port), lie
         self.socket = socket.socket(type=socket.SOCK_DGRAM)
         self.socket.bind((addresses.listen.host, addresses.listen.port))
