@@ -77,8 +77,8 @@ def check_rollout(seed):
     outcome = case.simulate()
     counts = {"results": 0, "after": 0, "complete": 0, "other_epoch": outcome.counters.other_epoch}
     for number, nodes in enumerate(case.deployments):
-        of_this = SimpleNamespace(logs=case.logs[number])
-        expected, central = replay_inference(nodes, case.signals, of_this), replay_complete(nodes, case.signals)
+        evidence = SimpleNamespace(logs=case.logs[number])
+        expected, central = replay_inference(nodes, case.signals, evidence), replay_complete(nodes, case.signals)
         for (run, i), result in outcome.results.items():
             if case.deployed[run, i] != number:
                 continue

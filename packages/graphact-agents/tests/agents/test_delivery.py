@@ -93,11 +93,11 @@ def test_the_playbook_brings_what_there_is():
     folder = ROOT / "examples" / "agents" / "ansible"
     playbook, inventory = (folder / name for name in ("playbook.yml", "inventory.ini"))
     text = playbook.read_text()
-    named = {name for name in re.findall(r"src/deploy/([\w.@-]+)", text)}
+    named = set(re.findall(r"src/deploy/([\w.@-]+)", text))
     assert named == {"requirements.txt", "sysusers.conf", "graphact-agent@.service"}
     assert all((DEPLOY / name).is_file() for name in named)
     settings = {line.partition("=")[0] for line in inventory.read_text().splitlines() if re.match(r"\w+=", line)}
-    variables = {*re.findall(r"{{ (\w+) }}", text), *re.findall(r"when: (\w+)", text)}
+    variables = {*re.findall(r"{{ (\w+) }}", text), *re.findall(r"(?<!_)when: (\w+)", text)}
     assert variables == settings | {"item", "node", "nodes", "wheels"}
     if command := shutil.which("ansible-playbook"):
         checked = [command, "--syntax-check", "--inventory", str(inventory), str(playbook)]
