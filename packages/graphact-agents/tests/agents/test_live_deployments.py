@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from agents.real_rollouts import roll_out
 from agents.test_live_zenoh import session
 from graphact import nn
 from graphact_agents import Deployment, read_log
+from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.log import Began
 from graphact_agents.network_folder import deploy_network
@@ -109,9 +111,9 @@ def test_one_folder_is_for_one_agent(folders):
     """F8: a second one, at another address, uses no run number at all."""
     with Daemon(folders[0], *OPTIONS) as first:
         first.next_event("ready")
-        described = json.loads((folders[0] / "node.json").read_text())
-        described["addresses"]["listen"] = "127.0.0.2:7500"
-        (folders[0] / "node.json").write_text(json.dumps(described))
+        node = Deployment.load(folders[0])
+        elsewhere = Addresses(Address("127.0.0.2", 7500), node.reached.neighbors)
+        replace(node, addresses=elsewhere).save(folders[0])
         command = [sys.executable, "-m", "graphact_agents.command", "run", str(folders[0]), *OPTIONS]
         second = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         assert second.returncode == 2
