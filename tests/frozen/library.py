@@ -15,7 +15,7 @@ from graphact import Graph, export_onnx, functional, load, nn, save
 from graphact import distributed as scaleout
 from graphact import guarantees as analysis
 from graphact.registry import BUILT_IN
-from graphact.spec.operations import OURS
+from graphact.spec.reductions import OURS
 from graphact.training import Fleet, Task, TrainingSettings, fit, loss_of, metric_of
 from graphact_agents.learning import Learning, simulate_training
 from graphact_agents.replay import replay_inference

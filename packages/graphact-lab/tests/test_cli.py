@@ -352,7 +352,7 @@ def test_quiet_and_json_runs(tmp_path, capsys):
 
 OWN = """
 import graphact
-from graphact.spec.operations import Operation
+from graphact.spec.reductions import Operation
 
 @graphact.nn.register("range-ga")
 class GraphAdaptiveRange(graphact.nn.GraphAdaptive):

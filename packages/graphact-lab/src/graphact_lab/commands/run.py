@@ -19,15 +19,20 @@ from graphact_lab.descriptions import (
     FLOCKING_PRESETS,
     OWN,
     PRESETS,
+    ROUNDS,
     find_experiment,
     find_protocol,
 )
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
+    from graphact_lab.experiments.faulty_sensors.experiment import FaultySensors
     from graphact_lab.experiments.flocking.experiment import Flocking
+    from graphact_lab.experiments.rounds.experiment import Rounds
     from graphact_lab.experiments.scheduling.experiment import Scheduling
     from graphact_lab.store import Store
+
+    AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
 
 SMOKE = "smoke"  # seconds, for tests
 PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS) if n != SMOKE))
@@ -125,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def find_settings(options: argparse.Namespace) -> "Protocol | Flocking | Scheduling":
+def find_settings(options: argparse.Namespace) -> "AnyProtocol":
     """Return the protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
@@ -134,7 +139,7 @@ def find_settings(options: argparse.Namespace) -> "Protocol | Flocking | Schedul
     if options.experiment in OWN:
         if options.protocol is not None:
             raise ValueError(f"{options.experiment} has no protocols, got --protocol {options.protocol}")
-        made: Flocking | Scheduling = part_of(options.experiment, "experiment:find_settings")(
+        made: AnyProtocol = part_of(options.experiment, "experiment:find_settings")(
             options.preset, options.activation, changes
         )
         return made
@@ -148,10 +153,10 @@ def find_settings(options: argparse.Namespace) -> "Protocol | Flocking | Schedul
 
 def part_of(experiment: str, name: str) -> Any:
     """Return a part of an experiment with a runner of its own, such as "report:write_page"."""
-    return resolve_name(f"graphact_lab.experiments.{experiment}.{name}")
+    return resolve_name(f"graphact_lab.experiments.{experiment.replace('-', '_')}.{name}")
 
 
-def check_run(protocol: "Protocol | Flocking | Scheduling", store: "Store", seeds: range, data: Path | None) -> None:
+def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path | None) -> None:
     """Raise if the folder holds results of other settings, or data is missing, before anything is trained."""
     if isinstance(protocol, Protocol):
         from graphact_lab.data.download import locate
@@ -167,9 +172,7 @@ def check_run(protocol: "Protocol | Flocking | Scheduling", store: "Store", seed
             part_of(protocol.experiment, "trials:check_settings")(protocol, store, seed)
 
 
-def train(
-    protocol: "Protocol | Flocking | Scheduling", store: "Store", seeds: range, device: str, options: argparse.Namespace
-) -> None:
+def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
     """Train whatever is not finished yet, with the number of threads that is given or measured to be fastest."""
     import torch
 
@@ -192,7 +195,7 @@ def train(
                 part_of(protocol.experiment, "trials:run")(protocol, store, **shared)
 
 
-def cells_of(protocol: "Protocol | Flocking | Scheduling", seed: int) -> dict[str, str]:
+def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
@@ -214,16 +217,17 @@ def finish(store: "Store", *, as_json: bool) -> int:
     try:
         if own is not None:
             page = part_of(own, "report:write_page")(rows, store.directory, store.commands())
+            table = part_of(own, "report:terminal_table")(rows) if own == ROUNDS else ""
         else:
             from graphact_lab.report import terminal_table, write_report
 
             page = write_report(rows, store.directory, command="\n".join(store.commands()))
+            table = terminal_table(rows)
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
-    table = "" if own is not None else f"{terminal_table(rows)}\n\n"
-    sys.stdout.write(f"\n{table}report: {page}\n")
+    sys.stdout.write(f"\n{table}\n\nreport: {page}\n" if table else f"\nreport: {page}\n")
     return 0
 
 
