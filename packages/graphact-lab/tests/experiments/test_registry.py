@@ -9,7 +9,7 @@ from graphact import nn
 from graphact.registry import FURTHER, POINTWISE
 from graphact_lab.cli import make_parser
 from graphact_lab.commands.run import find_settings
-from graphact_lab.descriptions import EVERY_EXPERIMENT, EXPERIMENTS, find_experiment, find_protocol
+from graphact_lab.descriptions import EVERY_EXPERIMENT, EXPERIMENTS, SCHEDULING, find_experiment, find_protocol
 from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
 from graphact_lab.store import Store, find_stores
 from support.places import ROOT
@@ -90,7 +90,8 @@ SMALLEST = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY_EXPERIMENT)
 def test_a_command_imports_no_other_experiment(name, tmp_path, real_data):
-    words = ["run", name, "--preset", "smoke", "--device", "cpu", "--activation", "relu", "--rows-only", "--quiet"]
+    words = ["run", name, "--preset", "smoke", "--device", "cpu", "--rows-only", "--quiet"]
+    words += ["--activation", "bank" if name == SCHEDULING else "relu"]
     words += ["--data", str(real_data), "--out", str(tmp_path), *SMALLEST.get(name, [])]
     program = [sys.executable, "-c", ALONE, name.replace("-", "_"), *words]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
