@@ -72,7 +72,7 @@ class Readings(Signals):
 
     def _remember(self) -> None:
         if self._path is not None and self._model.window > 1:
-            readings = [np.where(np.isnan(each), None, each).tolist() for each in self._past]
+            readings = [np.where(np.isnan(each), np.array(None), each).tolist() for each in self._past]
             write_atomically(self._path, json.dumps({"run": self._run, "readings": readings}).encode())
 
     def _recall(self, path: Path) -> None:
