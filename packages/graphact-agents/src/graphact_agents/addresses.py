@@ -59,7 +59,7 @@ class Addresses:
     neighbors: Mapping[int, Address]
 
     def to_json(self) -> dict[str, Any]:
-        return {"listen": str(self.listen), "neighbors": {j: str(a) for j, a in self.neighbors.items()}}
+        return {"listen": str(self.listen), "neighbors": {str(j): str(a) for j, a in self.neighbors.items()}}
 
     @classmethod
     def from_json(cls, content: Any, neighbors: Sequence[int]) -> "Addresses":

@@ -84,6 +84,7 @@ class Deployment:
         }
         if row.name:
             described["name"] = row.name
+        described["sha256"] = hash_json(described)
         content[NODE] = json.dumps(described, indent=1).encode()
         for name, each in content.items():
             (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
@@ -109,8 +110,16 @@ class Deployment:
             files = {str(name): str(digest) for name, digest in described["files"].items()}
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
+        if described.get("sha256") != hash_json(described):
+            raise ValueError(f"{folder / NODE}: damaged: its SHA-256 differs from the one recorded")
         check_files(folder, links.deployment, files)
         return cls(links, row, model, addresses, settings)
+
+
+def hash_json(described: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of all entries of a JSON object but that which holds it."""
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check_files(folder: Path, deployment: str, files: Mapping[str, str]) -> None:

@@ -150,15 +150,15 @@ def current_deployment(folder: Path) -> str | None:
 
 
 def agreed_settings(file: NetworkFile, model: Model, operator: ShiftOperator) -> dict[str, Any]:
-    """Return the settings that all nodes share, complete; ValueError if runs are impossible with them."""
+    """Return the settings that all nodes share; ValueError if runs are impossible with them."""
     is_symmetric = all(operator.hears(i) == heard for i, heard in enumerate(operator.heard_by()))
     given = {name: file.shared[name] for name in AGREED if name in file.shared}
     try:
-        period = check_schedule(given, model.rounds, is_symmetric=is_symmetric)
+        check_schedule(given, model.rounds, is_symmetric=is_symmetric)
     except ValueError as error:
         raise ValueError(f"{file.path}: network: {error}") from error
     defaults = {name: DEFAULTS[name] for name in ("slot", "origin", "dynamic")}
-    return defaults | given | {"period": period, "transport": file.transport, "tls": file.tls}
+    return defaults | given | {"transport": file.transport, "tls": file.tls}
 
 
 def fingerprint(file: NetworkFile, model: Model, operator: ShiftOperator, agreed: dict[str, Any]) -> str:

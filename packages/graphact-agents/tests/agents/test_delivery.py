@@ -87,3 +87,18 @@ def test_the_image_is_healthy_as_its_recipe_starts_it(tmp_path):
             finally:
                 agent.kill()
         assert subprocess.run(asked, capture_output=True, check=False).returncode == 1
+
+
+def test_the_playbook_brings_what_there_is():
+    folder = ROOT / "examples" / "agents" / "ansible"
+    playbook, inventory = (folder / name for name in ("playbook.yml", "inventory.ini"))
+    text = playbook.read_text()
+    named = set(re.findall(r"src/deploy/([\w.@-]+)", text))
+    assert named == {"requirements.txt", "sysusers.conf", "graphact-agent@.service"}
+    assert all((DEPLOY / name).is_file() for name in named)
+    settings = {line.partition("=")[0] for line in inventory.read_text().splitlines() if re.match(r"\w+=", line)}
+    variables = {*re.findall(r"{{ (\w+) }}", text), *re.findall(r"(?<!_)when: (\w+)", text)}
+    assert variables == settings | {"item", "node", "nodes", "wheels"}
+    if command := shutil.which("ansible-playbook"):
+        checked = [command, "--syntax-check", "--inventory", str(inventory), str(playbook)]
+        assert subprocess.run(checked, capture_output=True, check=False).returncode == 0

@@ -1,23 +1,26 @@
-"""The examples of docs/agents.md run as they stand."""
+"""The examples of the pages on agents run as they stand."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from graphact_agents.addresses import free_addresses
+from graphact_agents.network import SETTINGS
 from graphact_agents.status import REASONS
 from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 
 DOCUMENT = ROOT / "docs" / "agents.md"
+PAGES = "\n".join((ROOT / "docs" / f"agents{name}.md").read_text() for name in ("", "-protocol", "-learning"))
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), flags=re.DOTALL))
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL))
 def test_examples(block, tmp_path):
     script = tmp_path / "block.py"
     script.write_text(block)
@@ -49,3 +52,19 @@ def test_every_reason_of_a_refusal_is_explained():
     table = re.search(r"\| reason \|.*?\n\n", DOCUMENT.read_text(), flags=re.DOTALL)[0]
     explained = [name for row in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(explained) == sorted(REASONS)
+
+
+def test_every_promise_has_a_test_that_is_there():
+    tests = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
+    table = re.search(r"\| promise \|.*?\n\n", PAGES, flags=re.DOTALL)[0]
+    named = [re.findall(r"`(test_\w+)(\.py)?`", row.split("|")[3]) for row in table.strip().splitlines()[2:]]
+    assert len(named) > 10
+    assert all(names for names in named)
+    for name, ending in (each for names in named for each in names):
+        assert (Path(__file__).parent / f"{name}.py").exists() if ending else f"def {name}(" in tests, name
+
+
+def test_every_setting_is_explained():
+    table = re.search(r"\| setting \|.*?\n\n", DOCUMENT.read_text(), flags=re.DOTALL)[0]
+    named = [name for row in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted([*SETTINGS, "address", "valid_days"])

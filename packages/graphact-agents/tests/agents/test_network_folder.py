@@ -53,7 +53,7 @@ def test_init_makes_a_folder_that_deploys_as_it_is(network, tmp_path):
     nodes, _ = read(deploy_network(network, tmp_path / "nodes").folders[0].parent)
     assert {i: node.links.hears for i, node in nodes.items()} == {0: (1, 3), 1: (0, 2), 2: (1, 3), 3: (0, 2)}
     assert nodes[0].settings == file.settings(0) | {
-        "transport": "udp", "tls": False, "slot": 0.18, "period": 0.54, "origin": 0.0, "dynamic": False
+        "transport": "udp", "tls": False, "slot": 0.18, "origin": 0.0, "dynamic": False
     }  # fmt: skip
     assert str(nodes[1].reached.neighbors[2]) == "127.0.0.1:7502"
 

@@ -338,7 +338,7 @@ READERS = {
         )
         for ending in ("npz", "txt", "csv", "edges")
     },
-    "node": Reader(write_node, read_node),
+    "node": Reader(write_node, read_node, sealed=True),
     "network file": Reader(
         lambda folder: (folder / "n.toml").write_text(NETWORK),
         lambda folder: repr(NetworkFile.load(folder / "n.toml").addresses),
