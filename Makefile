@@ -8,9 +8,8 @@ READY := $(VENV)/.ready
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(READY)  ## source localization with six activations: table, figure, HTML report
-	@echo 'Nine kinds of networks are trained: less than a minute on two idle cores, two minutes on a busy machine.'
-	$(BIN)/graphact-lab run source-localization --preset quick --device cpu --out out/demo
+demo: $(READY)  ## source localization at four rounds: table, figure, HTML report
+	$(BIN)/graphact-lab run rounds --preset quick --device cpu --out out/demo
 
 check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores
 
@@ -43,10 +42,12 @@ docs: $(READY)  ## the site, with its gallery executed: out/site/index.html
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html -d out/site-cache docs out/site
 	@echo 'out/site/index.html'
 
-pages: $(READY)  ## docs/reproduction.md and its kin, from the rows in results/
+pages: $(READY)  ## docs/tables, docs/results.md and its kin, and their figures, from the rows in results/
+	$(BIN)/python studies/tables.py
 	$(BIN)/python studies/page.py
+	$(BIN)/python studies/draw.py
 
-paper: $(READY)  ## LaTeX of the reproducibility paper, from the rows; its PDF where an engine is installed
+paper: $(READY)  ## LaTeX of the reproducibility paper, from docs/tables; its PDF where an engine is installed
 	$(BIN)/python studies/paper.py --out out/paper
 
 coverage: $(READY)  ## all tests, and which lines they reach: a table, and out/coverage/index.html

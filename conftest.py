@@ -12,8 +12,6 @@ from graphact.nn.module import STARTS
 
 # Without a CUDA device there is nothing to run in this folder
 collect_ignore_glob = [] if torch.cuda.is_available() else ["packages/*/tests/gpu/*"]
-# Former names of modules warn when they are imported
-collect_ignore = [f"packages/graphact/src/graphact/{name}.py" for name in ("analysis", "scaleout")]
 
 hypothesis.settings.register_profile("graphact", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("graphact")

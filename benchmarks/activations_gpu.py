@@ -98,21 +98,26 @@ class Case:
         equal neighbours fall the other way in the next hop, and its gradient then goes elsewhere.
         """
         graph, exact = self.graph, tensors_of(self.graph.to(dtype=torch.float64))
-        tensors, options = tensors_of(graph), (self.op, False, True, graph.incoming.max_degree)
+        tensors, options = tensors_of(graph), ([self.op], False, True, graph.incoming.max_degree)
         for y in (self.x.detach(), gpu.shift(self.x.detach(), graph.weight, graph.incoming)):
-            found = gpu.fused_neighbor_pass(y, tensors, *options)
-            expected = reference.fused_neighbor_pass(y.double(), exact, *options)
-            if not torch.equal(found[1], expected[1]):
-                return f"{(found[1] != expected[1]).sum()} choices"
-            if not (close(found[0], expected[0]) and close(found[2], expected[2])):
+            found = gpu.neighborhood_functions(y, tensors, *options)
+            expected = reference.neighborhood_functions(y.double(), exact, *options)
+            slots = {name: slot for name, slot in found.items() if "slot" in name}
+            for name, slot in slots.items():
+                if not torch.equal(slot, expected[name]):
+                    return f"{(slot != expected[name]).sum()} choices"
+            if not all(close(found[name], expected[name]) for name in (self.op, "shift")):
                 return "values"
             del expected
             if self.op == "kernel":
                 back = gpu.sum_sq_diff_backward(self.grad, y, *tensors.lists)
                 right = reference.sum_sq_diff_backward(self.grad.double(), y.double(), *exact.lists)
             else:
-                back = gpu.hop_backward(self.grad, found[1], y, tensors, False)
-                right = reference.hop_backward(self.grad.double(), found[1], y.double(), exact, False)
+                grads, wide = (
+                    {self.op: one, "shift": two} for one, two in ((self.grad, y), (self.grad.double(), y.double()))
+                )
+                back = gpu.neighborhood_functions_backward(grads, slots, tensors, False)
+                right = reference.neighborhood_functions_backward(wide, slots, exact, False)
             if not close(back, right):
                 return "gradients"
         return None

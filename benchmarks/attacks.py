@@ -33,8 +33,8 @@ from graphact.guarantees import (
     lipschitz_bound,
     topology_bound,
 )
+from graphact.guarantees.layers import read_layers
 from graphact.guarantees.link_loss import LinkList, LossEvaluator
-from graphact.guarantees.reading import read_layers
 from graphact.storage import write_atomically
 from graphact.training import Task, TrainingSettings, fit
 from graphact.training.malloc import keep_freed_memory

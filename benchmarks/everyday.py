@@ -2,7 +2,9 @@
 
     python benchmarks/everyday.py                     on the CPU
     python benchmarks/everyday.py --device cuda
-    python benchmarks/everyday.py --out FILE.json     also write the figures
+    python benchmarks/everyday.py --out FILE.json     also write the figures, with the machine and its versions
+    python benchmarks/everyday.py --largest 3000      leave out larger graphs
+    python benchmarks/everyday.py --busy              on a machine that does other work: one thread, its own time
 
 Forward and backward with gradients of everything trained, milliseconds of the host's clock until the device has
 finished; medians of blocks of calls, the contenders in turn, so that a busy machine is as busy for all. Values and
@@ -17,8 +19,8 @@ import time
 from pathlib import Path
 
 import torch
-from arguments import need_cuda
-from output import echo
+from arguments import count, need_cuda
+from output import describe_machine, echo
 from torch_geometric.nn import GCNConv
 
 import graphact
@@ -38,26 +40,26 @@ GAMMA = 2.0
 def random_edges(sizes, generator):
     """Undirected graphs of (nodes, edges) side by side, as a DataLoader joins them."""
     parts, nodes = [], 0
-    for count, edges in sizes:
-        one = torch.randint(count, (edges // 2,), generator=generator)
-        other = (one + torch.randint(1, count, (edges // 2,), generator=generator)) % count
+    for size, edges in sizes:
+        one = torch.randint(size, (edges // 2,), generator=generator)
+        other = (one + torch.randint(1, size, (edges // 2,), generator=generator)) % size
         parts.append(torch.cat([torch.stack([one, other]), torch.stack([other, one])], 1) + nodes)
-        nodes += count
+        nodes += size
     return torch.unique(torch.cat(parts, 1), dim=1), nodes
 
 
-def times(contenders, device, blocks=9, least=0.02):
+def times(contenders, device, clock, blocks=9, least=0.02):
     """Median milliseconds of each contender's calls; a block of calls takes a fiftieth of a second or more."""
 
     def block(step, calls):
         if device == "cuda":
             torch.cuda.synchronize()
-        begun = time.perf_counter()
+        begun = clock()
         for _ in range(calls):
             step()
         if device == "cuda":
             torch.cuda.synchronize()
-        return (time.perf_counter() - begun) / calls
+        return (clock() - begun) / calls
 
     calls = {}
     for name, step in contenders.items():
@@ -88,7 +90,7 @@ def close(found, right):
     return all(float((a - b).norm() / b.norm().clamp(min=1e-30)) < 5e-3 for a, b in zip(found, right, strict=True))
 
 
-def activations(sizes, features, device):
+def activations(sizes, features, device, clock):
     """Milliseconds of every contender on one graph."""
     generator = torch.Generator().manual_seed(0)
     edge_index, nodes = random_edges(sizes, generator)
@@ -111,7 +113,7 @@ def activations(sizes, features, device):
         if not close(step(), peer()):
             raise RuntimeError(f"{op}-ga and PyG differ on {nodes} nodes")
         contenders[f"PyG {op}"] = peer
-    return times(contenders, device)
+    return times(contenders, device, clock)
 
 
 class Network(torch.nn.Module):
@@ -147,7 +149,7 @@ class Composed(torch.nn.Module):
         return self.beta * torch.relu(x) + self.h * scatter(shifted[source], target, 0, x.size(0), "max")
 
 
-def networks(device):
+def networks(device, clock):
     """Milliseconds of a training step of the network on the batch of proteins, a new edge_index each time."""
     sizes, features = CASES["32 proteins, 64"]
     edge_index, nodes = random_edges(sizes, torch.Generator().manual_seed(0))
@@ -169,18 +171,28 @@ def networks(device):
             optimizer.step()
 
         contenders[name] = step
-    return times(contenders, device)
+    return times(contenders, device, clock)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--busy", action="store_true", help="one thread, and its own time instead of the clock's")
+    parser.add_argument("--largest", type=count, default=10**9, help="leave out graphs of more nodes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures here, as JSON")
     options = parser.parse_args()
     if options.device == "cuda":
         need_cuda()
+        if options.busy:
+            parser.error("--busy is for the CPU; a GPU's time is not the process's")
     cases = CASES | (LARGE if options.device == "cuda" else {})
-    found = {name: activations(*case, options.device) for name, case in cases.items()}
+    cases = {name: case for name, case in cases.items() if sum(nodes for nodes, _ in case[0]) <= options.largest}
+    clock = time.perf_counter
+    if options.busy:
+        torch.set_num_threads(1)
+        clock = time.process_time
+    machine = describe_machine(options.device) | {"clock": "own time" if options.busy else "wall"}
+    found = {name: activations(*case, options.device, clock) for name, case in cases.items()}
     names = list(dict.fromkeys(name for row in found.values() for name in row))
     echo(f"| milliseconds, {options.device} | " + " | ".join(found) + " |")
     echo("|---" * (len(found) + 1) + "|")
@@ -189,14 +201,14 @@ def main():
     for op in OPERATIONS:
         ratios = (row.get(f"PyG {op}") and row[f"{op}-ga"] / row[f"PyG {op}"] for row in found.values())
         echo(f"| {op}-ga over PyG | " + " | ".join(f"{ratio:.2f}" if ratio else "-" for ratio in ratios) + " |")
-    found["network"] = networks(options.device)
+    found["network"] = networks(options.device, clock)
     base = found["network"]["ReLU"]
     echo("\nA training step of four graph convolutions, 32 proteins, 64 features:")
     for name, milliseconds in found["network"].items():
         echo(f"  {name}: {milliseconds:.2f} ms, {milliseconds / base:.2f} of ReLU's")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        options.out.write_text(json.dumps({"machine": machine, "milliseconds": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

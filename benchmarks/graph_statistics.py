@@ -1,4 +1,4 @@
-"""Size and homophily of the graphs of node classification, which docs/when-it-pays.md sets gains against.
+"""Size and homophily of the graphs of node classification, which docs/tables/node-classification.csv has beside gains.
 
     python benchmarks/graph_statistics.py        write results/benchmarks/graphs.json
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from arguments import count
 from output import echo
 
-from graphact.cli import make_parser
-from graphact_lab.commands.run import pick_device, protocol_of
+from graphact_lab.cli import make_parser
+from graphact_lab.commands.run import find_settings, pick_device
 from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError
@@ -29,10 +29,10 @@ def published(store):
     """The protocol, seed and device of the one command that made a store."""
     commands = store.commands()
     words = shlex.split(commands[0]) if len(commands) == 1 else []
-    if words[:2] != ["graphact", "run"]:
+    if words[:2] not in (["graphact-lab", "run"], ["graphact", "run"]):  # its name when the first rows were made
         sys.exit(f"{store.directory} must come from one call of graphact-lab run, got {commands}")
     options = make_parser().parse_args(words[1:])
-    return protocol_of(options), options.seed, pick_device(options.device)
+    return find_settings(options), options.seed, pick_device(options.device)
 
 
 def alone(protocol, cell):

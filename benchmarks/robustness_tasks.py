@@ -10,8 +10,8 @@ from torch import nn
 
 from graphact import Graph
 from graphact.guarantees import lipschitz_bound, lipschitz_constrained, release
+from graphact.guarantees.layers import read_layers
 from graphact.guarantees.lipschitz import certified_norms
-from graphact.guarantees.reading import read_layers
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
 from graphact_lab.data.download import locate

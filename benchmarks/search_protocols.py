@@ -3,14 +3,12 @@
     python benchmarks/search_protocols.py denoising --out results/search/denoising
     python benchmarks/search_protocols.py consensus --device cuda --out DIR
     python benchmarks/search_protocols.py denoising --out DIR --show         what the rows echo, without running
-    python benchmarks/search_protocols.py denoising --set aside=left-out --out DIR
 
 Every method is trained with every trial, on seed 1000, which no table uses. Where graphs and signals are drawn, it
 draws its own. Temperatures and ratings are one data set each, which it splits again: what is reported there has been
-seen, unless days or users are set aside, as in the last command (then report with ``--set aside=tested``). The score of
-a trial is how much worse than its own best trial a method validates with it, in percent, averaged over the methods; the
-lowest wins. Run the same command again after a stop: finished cells are not repeated. At the end all rows are in
-one file.
+seen. The score of a trial is how much worse than its own best trial a method validates with it, in percent, averaged
+over the methods; the lowest wins. Run the same command again after a stop: finished cells are not repeated. At the end
+all rows are in one file.
 """
 
 import argparse

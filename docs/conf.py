@@ -50,6 +50,7 @@ html_theme = "furo"
 html_title = f"graphact {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["tables.js"]
 html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_theme_options = {

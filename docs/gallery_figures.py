@@ -6,20 +6,21 @@ import matplotlib.pyplot as plt
 from sphinx_gallery.scrapers import matplotlib_scraper
 
 ORDER = (  # what most come for, then deployment, then the paper
+    "accelerate",
+    "adaptive_bank",
     "swap_activation",
     "graph_classification",
     "plain_loop",
     "lightning_trainer",
     "own_function",
     "hops",
-    "heterophily",
     "lost_links",
+    "link_scheduling",
     "sensor_network",
     "constrained_training",
     "export_onnx",
     "scale_out",
     "fleet",
-    "paper_cell",
 )
 LOOK = {
     "figure.figsize": (6.4, 4.0),
@@ -32,13 +33,17 @@ LOOK = {
     "axes.axisbelow": True,
     "grid.color": "#e3e6ea",
     "legend.frameon": False,
-    "axes.prop_cycle": plt.cycler(color=["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]),
+    "axes.prop_cycle": plt.cycler(
+        color=["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+    ),
 }
 
 
 def save(block, block_vars, gallery_conf, **options):
     """Save the figures that are open, as sphinx-gallery does."""
-    axes = [axis for number in plt.get_fignums() for axis in plt.figure(number).axes]
+    axes = [
+        axis for number in plt.get_fignums() for axis in plt.figure(number).axes
+    ]
     if not all(axis.has_data() for axis in axes):
         raise ValueError(f"{block_vars['src_file']}: an axis is empty")
     return matplotlib_scraper(block, block_vars, gallery_conf, **options)

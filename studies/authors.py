@@ -1,12 +1,8 @@
-"""Operators of the published code, with its faults, beside the paper's definitions.
-
-    python studies/authors.py
+"""Operators of the published code, with its faults, beside the paper's definitions: docs/tables/authors-code.csv.
 
 Nothing of that code is used: each departure is written down again from its description, on graphs and signals like the
 paper's (stochastic block models of source localization, normal signals of 8 features, batches of 100).
 """
-
-import sys
 
 import numpy as np
 import torch
@@ -59,16 +55,30 @@ def measure():
     targets = consensus().targets
     changed, moved, size = np.mean(medians, axis=0)
     return {
-        "median_changed": f"{100 * changed:.0f} %",
-        "median_moved": f"{moved:.3f}",
-        "median_size": f"{size:.3f}",
-        "kernel_of_text": f"{np.mean(kernels_of_text):.3f}",
-        "kernel_of_code": f"{np.mean(kernels):.3f}",
-        "hops_moved": f"{100 * np.mean(hops):.0f} %",
-        "targets_zero": f"{100 * (targets.trunc() == 0).double().mean().item():.0f} %",
-        "error_of_zero": f"{targets.double().square().mean().sqrt().item():.3f}",
+        "median": f"{100 * changed:.0f} % of the values change, by {moved:.3f} on average at a mean size of {size:.3f}",
+        "kernel": f"mean value {np.mean(kernels):.3f} instead of {np.mean(kernels_of_text):.3f}",
+        "hops": f"the sum of two maxima moves by {100 * np.mean(hops):.0f} %",
+        "targets": f"{100 * (targets.trunc() == 0).double().mean().item():.0f} % of the targets of consensus become 0",
     }
 
 
-if __name__ == "__main__":
-    sys.stdout.writelines(f"{name}: {value}\n" for name, value in measure().items())
+DEPARTURES = {
+    "classes of maximum and median": ("defined", "raise a NameError as published"),
+    "median": ("over the neighbours", "lists are padded to the longest one with the node itself"),
+    "kernel": ("for each sample and feature on its own", "differences are summed over batch and features"),
+    "hops": ("the signal is shifted before each hop", "the loop over hops never shifts"),
+    "weights h": ("one for each feature", "shared by all features"),
+    "direction": ("shift and neighbourhood use the same edges", "opposite ones on directed graphs"),
+    "targets": ("real numbers", "truncated to integers"),
+    "kept model": ("the best one", "in regression, the one with the worst RMSE"),
+    "device": ("any", ".cuda() is hard-coded"),
+}
+
+
+def departures():
+    """Return each departure of the published code from the text, with what it changes where that was measured."""
+    measured = measure()
+    return [
+        {"of": name, "text": text, "code": code, "effect": measured.get(name, "")}
+        for name, (text, code) in DEPARTURES.items()
+    ]

@@ -9,9 +9,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from statistics import fmean
 
-from evidence import NotRunError, keep_better, protocol_of
+from evidence import NotRunError, keep_better, preference, protocol_of
 from graphact_lab.descriptions import BENCHMARKS, find_experiment
-from graphact_lab.experiments.graph_classification.experiment import OPTIMISTIC
 from graphact_lab.protocols import CONTROLS, is_neighborhood
 from graphact_lab.protocols import is_pointwise as is_pointwise_method
 from graphact_lab.selection import tuning_score
@@ -33,10 +32,6 @@ class Setting:
     def name(self):
         """The protocol, as commands know it."""
         return self.protocol.partition(", ")[0]
-
-    @property
-    def data_set(self):
-        return self.level.removesuffix(OPTIMISTIC)
 
     @property
     def is_known(self):
@@ -85,7 +80,7 @@ class Cell:
         return any(
             not math.isfinite(math.nan if row[name] is None else row[name])
             for row in self.rows[variant]
-            for name in (("value",) if is_optimistic(row) else ("value", "validation"))
+            for name in ("value", "validation")
         )
 
     @cached_property
@@ -99,11 +94,19 @@ class Cell:
         return self.tuned[variant] if self.tuned else self.mean(variant, "validation")
 
     def best(self, chosen):
-        """Of the variants for which ``chosen`` is true, the one with the best score; none of which a run diverged."""
-        known = [one for one in sorted(self.rows, key=str) if chosen(one) and not self.has_diverged(one)]
+        """Of the variants for which ``chosen`` is true, the one with the best score; none of which a run diverged.
+
+        Equal scores are told apart by fewer rounds, fewer parameters, and the name.
+        """
+        known = [one for one in self.rows if chosen(one) and not self.has_diverged(one)]
         if not known:
             raise NotRunError(f"no activation of the kind was run: {self.setting}")
-        return max(known, key=self.score)
+
+        def rank(one):
+            first = self.rows[one][0]
+            return preference(self.score(one), first["exchanges"], first["parameters"], str(one))
+
+        return min(known, key=rank)
 
     def highest(self, is_kind=is_ours):
         """Of our activations, or those of another kind, the one with the highest test mean, which chooses nothing."""
@@ -131,9 +134,10 @@ class Cell:
         except ValueError as problem:
             raise NotRunError(f"{self.setting}: {problem}") from problem
 
-    @property
-    def has_one_pointwise(self):
-        return sum(map(is_pointwise, self.rows)) == 1
+    def strict_gain(self, variant):
+        """The smaller of the gains over two pointwise activations: that which validates best, that which tests best."""
+        gain, strict = self.gain(variant), self.gain(variant, self.highest(is_pointwise))
+        return strict if 0 < gain.mean > strict.mean else gain
 
     @property
     def effective(self):
@@ -142,13 +146,11 @@ class Cell:
         return 1 / (1 / runs + self.setting.overlap)
 
 
-def read_graphs(file):
-    """Return the statistics of each data set by `benchmarks/graph_statistics.py`; none where it was not run."""
+def read_homophily(file):
+    """Return the adjusted homophily of each data set by `benchmarks/graph_statistics.py`; none where it was not run."""
     try:
         found = json.loads(file.read_text()) if file.exists() else {}
-        return {
-            name: {key: one[key] + 0 for key in ("nodes", "edges", "adjusted_homophily")} for name, one in found.items()
-        }
+        return {name: one["adjusted_homophily"] + 0.0 for name, one in found.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise StoreError(f"{file} is damaged; python benchmarks/graph_statistics.py writes it again") from problem
 
@@ -157,18 +159,17 @@ class Benchmarks:
     """Rows of all folders below one, by setting.
 
     Rows of other settings than those of a protocol belong to a setting of their own; where two folders hold a cell with
-    the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`. ``optimistic`` has the cells
-    of which settings and epoch were chosen on reported samples, apart from the others, and ``graphs`` what
-    `benchmarks/graph_statistics.py` found of each data set.
+    the same seed, the more, then the newer rows count, as in :class:`evidence.Evidence`. Rows whose settings and epoch
+    were chosen on the very samples that are reported are left out. ``graphs`` has the homophily of each data set.
     """
 
     def __init__(self, directory):
-        found, optimistic = (defaultdict(lambda: defaultdict(dict)) for _ in range(2))
-        self.graphs = read_graphs(Path(directory) / "graphs.json")
+        found = defaultdict(lambda: defaultdict(dict))
+        self.graphs = read_homophily(Path(directory) / "graphs.json")
         for store in find_stores(Path(directory), "**"):
             own, protocols = defaultdict(list), {}
             for row in store.rows():
-                if row["experiment"] not in BENCHMARKS or row["preset"] != "full":
+                if row["experiment"] not in BENCHMARKS or row["preset"] != "full" or is_optimistic(row):
                     continue
                 level, variant = next(iter(row["condition"].values())), (row["method"], row["hops"])
                 job = (row["experiment"], row["protocol"], *variant, row["features"], level, row.get("seed"))
@@ -177,26 +178,19 @@ class Benchmarks:
                 setting = Setting(row["experiment"], protocols[job], row["features"], level)
                 own[setting, variant, row.get("seed")].append(row)
             for (setting, variant, seed), rows in own.items():
-                keep_better((optimistic if is_optimistic(rows[0]) else found)[setting][variant], seed, rows)
+                keep_better(found[setting][variant], seed, rows)
         if not found:
             raise NotRunError(f"no rows of benchmarks, preset full, below {directory}")
-        self.cells, self.optimistic = (
-            {
-                setting: Cell(
-                    setting, {one: [row for rows in seeds.values() for row in rows] for one, seeds in own.items()}
-                )
-                for setting, own in sorted(cells.items())
-            }
-            for cells in (found, optimistic)
-        )
+        self.cells = {
+            setting: Cell(
+                setting, {one: [row for rows in seeds.values() for row in rows] for one, seeds in own.items()}
+            )
+            for setting, own in sorted(found.items())
+        }
 
-    def of(self, experiment, protocol=None):
-        """The cells of an experiment, and of one of its protocols."""
-        return chosen_from(self.cells, experiment, protocol)
-
-    def optimistic_of(self, experiment, protocol=None):
-        """The optimistic ones, which are in none of the others' tables."""
-        return chosen_from(self.optimistic, experiment, protocol)
+    def of(self, experiment):
+        """The cells of an experiment."""
+        return [cell for setting, cell in self.cells.items() if setting.experiment == experiment]
 
     def comparable(self, experiment):
         """Cells of known protocols in which both kinds were run."""
@@ -206,18 +200,3 @@ class Benchmarks:
             if cell.setting.is_known and any(map(is_pointwise, known)) and any(map(is_ours, known)):
                 found.append(cell)
         return found
-
-    def unlisted_settings(self):
-        """Settings that are none of a protocol, which no table shows."""
-        return [setting for setting in self.cells if not setting.is_known]
-
-
-def chosen_from(cells, experiment, protocol):
-    """The cells of an experiment and, unless it is None, of one of its protocols."""
-    own = [cell for at, cell in cells.items() if at.experiment == experiment]
-    return [cell for cell in own if protocol in (None, cell.setting.protocol)]
-
-
-def common_to(cells):
-    """The activations that were run in all cells, and of which no run diverged."""
-    return set.intersection(*({one for one in cell.rows if not cell.has_diverged(one)} for cell in cells))

@@ -11,7 +11,6 @@ from exhibits import (
     LOCALIZED,
     NETWORKS,
     OTHERS,
-    POINTWISE,
     added,
     agreeing,
     denoising,
@@ -196,14 +195,6 @@ def denoising_claims(margin):
         "The kernel suffers at K = 1",
         "above",
         for_each(OTHERS[:-1], lambda m: [against("kernel-ga", m, order=1)]),
-    )
-    yield claim(
-        "beats-pointwise",
-        "Max G.A. outperforms every pointwise activation (K = 1)",
-        "below",
-        for_each(("relu", *POINTWISE), lambda m: [against("max-ga", m, order=1)]),
-        where="here",
-        family="questions",
     )
 
 

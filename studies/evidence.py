@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from graphact_lab.descriptions import find_experiment
+from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 from graphact_lab.protocols import TrainingJob
 from graphact_lab.statistics import REPLICA, difference, place_of, published
 from graphact_lab.store import StoreError, find_stores
@@ -108,6 +108,8 @@ class Evidence:
         for store in find_stores(self.directory, "*", "sweeps/*"):
             own, studies = defaultdict(list), {}
             for row in store.rows():
+                if row["experiment"] not in EXPERIMENTS:
+                    continue
                 condition = tuple(sorted((row.get("condition") or {}).items()))
                 cell = Cell(*(row.get(key) for key in KEYS[:-1]), condition)
                 study = None
@@ -260,6 +262,11 @@ class Evidence:
             return published(*contrast.published, share=math.sqrt(1 / 5 + study.measure.overlap), units=5)
         run_deviation = math.hypot(*(weight * self.std(study, where) for weight, where in contrast.terms))
         return published(*contrast.published, share=ours.standard_error / run_deviation, units=10)
+
+
+def preference(score, rounds, parameters, name):
+    """Return a key that sorts candidates: higher score, then fewer rounds, fewer parameters, and the name."""
+    return -score, rounds or 0, parameters or 0, name
 
 
 def keep_better(by_seed, seed, rows):

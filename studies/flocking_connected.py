@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import graphact
-from graphact_lab.experiments.flocking.airfield import Airfield
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, Flocking
 from graphact_lab.experiments.flocking.policies import Policies
-from graphact_lab.experiments.flocking.policy_certificates import folder_of
+from graphact_lab.experiments.flocking.runner import Airfield
+from graphact_lab.protocols import file_key
 from graphact_lab.statistics import choose, difference
 from graphact_lab.store import Store
 
@@ -34,7 +34,10 @@ def main() -> int:
     options = parser.parse_args()
     store = Store(options.results)
     networks = [row for row in store.rows() if row["kind"] == "model" and row["order"] == ORDER and not row["delayed"]]
-    folders = {row["method"]: store.directory / "models" / folder_of(row) for row in networks}
+    folders = {
+        row["method"]: store.directory / "models" / file_key(f"{row['method']}-K{ORDER}", row["settings"])
+        for row in networks
+    }
     beside = [] if options.beside is None else Store(options.beside).rows()
     base, trained = Flocking("full", (), {}, options.realizations, options.tests), USUAL["agents"]
     header = ["start", "agents", "policy", f"over the expert of gain {trained}", "over that of gain N"]

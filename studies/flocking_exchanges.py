@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from graphact_lab.experiments.flocking.report import mean_spread, table
-from graphact_lab.experiments.flocking.results import GAPS, Line, Results, compared, values
+from graphact_lab.experiments.flocking.report import GAPS, Line, Results, compared, mean_spread, values
 from graphact_lab.statistics import difference, holm
 from graphact_lab.store import Store
+from graphact_lab.style import markdown_table
 
 CONDITIONS = {"as trained": {}, "with 50 % of the links lost": {"loss": 0.5}}
 MORE = (  # method and order, from which and to which
@@ -42,10 +42,10 @@ def equal_section(results: Results, exchanges: int) -> str:
         (line.label, *(mean_spread(values(results.of(line, **condition))) for condition in CONDITIONS.values()))
         for line in dict.fromkeys((*lines, reference))
     ]
-    parts.append(table(("policy", *CONDITIONS), cells))
+    parts.append(markdown_table(("policy", *CONDITIONS), cells))
     for words, condition in CONDITIONS.items():
         gaps = compared(results, lines, reference, **condition)
-        parts += [f"Minus {reference.label}, {words}:", table(GAPS, gaps)]
+        parts += [f"Minus {reference.label}, {words}:", markdown_table(GAPS, gaps)]
     return "\n\n".join(parts)
 
 
@@ -69,7 +69,7 @@ def more_section(results: Results) -> str:
         ]
         parts += [
             f"Second minus first, {words}:",
-            table(("first", "second", "exchanges", "difference", "p (Holm)"), cells),
+            markdown_table(("first", "second", "exchanges", "difference", "p (Holm)"), cells),
         ]
     return "\n\n".join(parts)
 

@@ -1,8 +1,8 @@
 """The reproducibility paper as LaTeX, from a template and rows; its PDF where an engine is installed.
 
-    python studies/paper.py [results] --out out/paper     paper.tex, figures; paper.pdf by tectonic, latexmk or pdflatex
+    python studies/paper.py --out out/paper     paper.tex, figures; paper.pdf by tectonic, latexmk or pdflatex
 
-Its numbers come from the same functions as those of docs/reproduction.md.
+Its numbers are lookups in docs/tables/, as those of docs/results.md. Pages are counted where an engine is installed.
 """
 
 import argparse
@@ -12,12 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import exchanges
-from evidence import PROBLEMS, RESULTS, Evidence
-from facts import Facts
+from draw import draw_all
+from evidence import PROBLEMS
 from graphact.storage import check_writable, write_atomically
+from lookup import Lookup
 from page import make_environment
-from verdicts import shown_p
 
 DELIMITERS = {
     **{
@@ -58,72 +57,34 @@ def to_tex(value):
     return Tex(text.replace(" - ", " $-$ "))
 
 
-def tabular(grid, columns=None):
-    """A grid as a table; ``columns`` are LaTeX's letters."""
-    letters = columns or "l" + "r" * (len(grid.heads) - 1)
-    lines = [rf"\begin{{tabular}}{{{letters}}}", r"\toprule", " & ".join(map(to_tex, grid.heads)) + r" \\", r"\midrule"]
-    lines += [" & ".join(map(to_tex, line)) + r" \\" for line in grid.lines]
-    return Tex("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
+def tabular(body, columns=None):
+    """A table with its heads in the first line; ``columns`` are LaTeX's letters."""
+    heads, *lines = body
+    letters = columns or "l" + "r" * (len(heads) - 1)
+    text = [rf"\begin{{tabular}}{{{letters}}}", r"\toprule", " & ".join(map(to_tex, heads)) + r" \\", r"\midrule"]
+    text += [" & ".join(map(to_tex, line)) + r" \\" for line in lines]
+    return Tex("\n".join([*text, r"\bottomrule", r"\end{tabular}"]))
 
 
-def forest(verdict, axis):
-    """The contrasts of a claim with their intervals, as a figure of matplotlib."""
-    from graphact_lab import style
-
-    with style.house_style():
-        found = list(verdict.estimates.items())
-        sheet = style.new_sheet(0.7 + 0.16 * len(found))
-        axes = sheet.subplots()
-        for place, (_, estimate) in enumerate(found):
-            color = "#0072b2" if estimate.is_certain else style.GREY
-            axes.errorbar(
-                estimate.mean, place, xerr=estimate.margin, color=color, marker="o", markersize=3, linewidth=1.2
-            )
-        axes.axvline(0.0, color=style.INK, linewidth=0.7)
-        if verdict.claim.bound:
-            axes.axvline(verdict.claim.bound, color=style.INK, linewidth=0.7, linestyle=(0, (4, 2)))
-        labels = [contrast.label.removesuffix(", minus the paper's") for contrast, _ in found]
-        axes.set_yticks(range(len(found)), labels)
-        axes.set_ylim(len(found) - 0.4, -0.6)
-        sheet.supxlabel(axis, fontsize=8.5)
-        axes.grid(axis="x")
-        return sheet
-
-
-def draw_figures(facts, folder):
-    """The figures by the names that the template includes."""
-    wanted = {
-        "gain-over-relu": ("source-localization", "beats-relu", "converged", "Accuracy minus that of ReLU (points)"),
-        "beside-the-paper": ("source-localization", "table-1", "converged", "Accuracy minus the paper's (points)"),
-        "lost-links": ("consensus", "ga-lose-least", "paper", "What lost links add to the RMSE, minus that of others"),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    exchanges.draw(facts.evidence, exchanges.WIDTHS).savefig(folder / "exchanges.pdf", metadata={"CreationDate": None})
-    for name, (experiment, key, protocol, axis) in wanted.items():
-        verdict = facts.verdict(experiment, key, protocol)
-        if verdict and verdict.estimates:
-            forest(verdict, axis).savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
-
-
-def render_paper(facts):
+def render_paper(known):
     """The LaTeX of the paper."""
-    environment = make_environment(facts.names(), finalize=to_tex, **DELIMITERS)
-    environment.globals |= {"tabular": tabular, "shown_p": shown_p}
+    environment = make_environment(known.names(), finalize=to_tex, **DELIMITERS)
+    environment.globals |= {"tabular": tabular}
     return environment.get_template("paper.tex.j2").render()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", nargs="?", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, default=Path("out/paper"))
     options = parser.parse_args()
     try:
         check_writable(options.out)
-        facts = Facts(Evidence(options.directory))
+        known = Lookup()
+        text = render_paper(known)
     except PROBLEMS as problem:
         sys.exit(str(problem))
-    write_atomically(options.out / "paper.tex", render_paper(facts).encode())
-    draw_figures(facts, options.out)
+    write_atomically(options.out / "paper.tex", text.encode())
+    draw_all(known, options.out, is_pdf=True)
     sys.stdout.write(f"{options.out / 'paper.tex'}\n")
     for name, command in ENGINES:
         if shutil.which(name):

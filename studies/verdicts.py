@@ -93,11 +93,9 @@ class Verdict:
         return max(self.estimates.items(), key=lambda pair: (self.claim.p(pair[1]), -self.claim.p_contrary(pair[1])))
 
     @property
-    def count(self):
+    def num_holding(self):
         """Count the contrasts that were run and hold."""
-        held = len(self.estimates) if self.p < ALPHA else len(self.holding)
-        contrary = f", {len(self.contrary)} contrary" if self.contrary else ""
-        return f"{held} of {len(self.estimates)}{contrary}"
+        return len(self.estimates) if self.p < ALPHA else len(self.holding)
 
 
 def judge(evidence, claims, presets=("paper", "best", "robustness")):
@@ -121,6 +119,7 @@ def judge(evidence, claims, presets=("paper", "best", "robustness")):
 def studies_of(evidence, experiment, presets):
     """The studies of an experiment that were run, and those of the preset `paper` that were not."""
     run = [study for study in evidence.studies() if study.experiment == experiment and study.preset in presets]
+    run = [study for study in run if "," not in study.protocol]  # with all settings of the protocol
     known = [Study(experiment, "paper", name) for name in ("converged", "paper")]
     rank = {"converged": 0, "paper": 1}
     return sorted({*run, *known}, key=lambda study: (study.preset == "best", rank.get(study.protocol, 2), study))
@@ -136,19 +135,3 @@ def verdict_on(claim, study, evidence):
     if verdict.estimates:
         verdict.p = max(claim.p(estimate) for estimate in verdict.estimates.values())
     return verdict
-
-
-def shown_p(p):
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def shown_interval(estimate, digits):
-    low, high = estimate.interval()
-    return f"{estimate.mean:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
-
-
-def units_of(study, estimate):
-    on_one_split = (study.preset, study.protocol) == ("robustness", "cora")  # whose units are seeds
-    return (
-        f"{estimate.units} {'seeds' if on_one_split else 'splits' if study.measure.overlap is not None else 'graphs'}"
-    )

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples" / "gallery").glob("*.py"))
-PAGES = ["index", "start", "concepts", "howto", "activations", "guarantees", "reproduction", "agents"]
-PAGES += ["gallery/index", "gallery/hops", "api/nn", "explorer", "_static/explorer"]
+PAGES = ["index", "start", "pyg", "activations", "conventions", "guarantees", "scaling", "results", "agents"]
+PAGES += ["choosing", "performance", "flocking", "gallery/index", "gallery/hops", "api/nn", "_static/explorer"]
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +155,62 @@ def test_pages_in_a_browser(browser, address, width, scheme):
         assert browser.execute_script(broken) == []
 
 
+CUT = """
+const [done] = arguments, isCut = element => element.scrollWidth > element.clientWidth + 1;
+const every = document.querySelectorAll("pre, .table-wrapper");
+const find = () => done([...every].filter(isCut).map(each => each.innerText));
+(window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => requestAnimationFrame(() => setTimeout(find)));
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_code_and_no_table_is_cut(browser, address, site, width):
+    set_screen(browser, width, "light")
+    for page in sorted(site.glob("*.html")):
+        browser.get(f"{address}/{page.name}")
+        assert browser.execute_async_script(CUT) == [], page.name
+
+
+def test_the_contents_of_a_page_stand_beside_it(browser, address):
+    set_screen(browser, 1280, "light")
+    browser.get(f"{address}/guarantees.html")
+    contents = browser.find_elements("css selector", ".toc-tree ul ul a")
+    assert len(contents) > 5
+    assert all(link.is_displayed() for link in contents)
+    ends = browser.execute_script("return arguments[0].map(link => link.getBoundingClientRect().right)", contents)
+    assert max(ends) <= browser.execute_script("return document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_explorer_on_the_home_page(browser, address, width):
+    """It is as high as its contents, which react, and has the colours of the site."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    set_screen(browser, width, "dark")
+    browser.get(f"{address}/index.html")
+    frame = browser.find_element("id", "explorer")
+    browser.execute_script("arguments[0].scrollIntoView()", frame)
+    needed = "return document.documentElement.scrollHeight - innerHeight"
+
+    def fits(driver):
+        driver.switch_to.frame("explorer")
+        hidden = driver.execute_script(needed)
+        is_drawn = driver.find_elements("css selector", "#rounds circle")
+        driver.switch_to.default_content()
+        return is_drawn and hidden <= 0
+
+    WebDriverWait(browser, 20).until(fits)
+    browser.switch_to.frame("explorer")
+    browser.find_element("id", "next").click()
+    assert browser.find_element("id", "roundCaption").text.startswith("round 1 of 2")
+    ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert brightness(ground) < 100
+    browser.switch_to.default_content()
+
+
 def test_formulas_are_set(browser, address):
     set_screen(browser, 1280, "light")
-    browser.get(f"{address}/index.html")
+    browser.get(f"{address}/activations.html")
     browser.execute_async_script("MathJax.startup.promise.then(arguments[0])")
     assert browser.execute_script("return document.querySelectorAll('mjx-container').length") > 0
     assert browser.execute_script("return document.querySelectorAll('mjx-merror').length") == 0

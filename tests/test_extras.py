@@ -40,10 +40,10 @@ def test_the_tables_are_those_of_the_packages():
     declared.pop("")
     assert declared == {extra: sorted(packages) for extra, packages in EXTRAS.items()}
     assert set(OF_THE_LAB) <= set(declared_by("graphact-lab")[""])
-    readme = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "conventions.md").read_text()
     rows = {f"graphact[{extra}]" for extra in [*EXTRAS, "all"]}
     rows |= {f"{name}[{extra}]" for name in PACKAGES[1:] for extra in declared_by(name) if extra}
-    assert set(re.findall(r"^\| `(graphact[\w-]*\[\w+\])` \|", readme, re.MULTILINE)) == rows
+    assert set(re.findall(r"^\| `(graphact[\w-]*\[\w+\])` \|", page, re.MULTILINE)) == rows
 
 
 @pytest.mark.parametrize(

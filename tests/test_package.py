@@ -49,22 +49,6 @@ def test_subpackages_are_attributes():
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(("former", "name"), [("analysis", "guarantees"), ("scaleout", "distributed")])
-def test_former_names_are_the_same_modules_and_warn(former, name):
-    code = f"""
-import sys, warnings
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    import graphact.{former}
-    import graphact.{name}
-assert sys.modules["graphact.{former}"] is graphact.{name}
-(warning,) = [each for each in seen if each.category is DeprecationWarning and "graphact" in str(each.message)]
-assert "graphact.{former} is now graphact.{name}" in str(warning.message)
-"""
-    result = run_python("-c", code)
-    assert result.returncode == 0, result.stderr
-
-
 def test_the_packages_have_one_version():
     packages = [importlib.import_module(name) for name in ("graphact", "graphact_agents", "graphact_lab")]
     assert len({package.__version__ for package in packages}) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ["start.md", "howto.md"]
+PAGES = ["start.md", "pyg.md", "choosing.md"]
 BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)]
 
 

@@ -21,7 +21,7 @@ FILES = (  # in which a shell, systemd or a container finds commands
     "Makefile", ".ci/run", "requirements-dev.txt", ".github/workflows/*.yml", "deploy/*",
     "docs/*.md", "README.md", "packages/*/README.md", "CONTRIBUTING.md", "packages/*/CONTRIBUTING.md",
 )  # fmt: skip
-OUTSIDE = {"graphact.activations", "graphact_agents.operations"}  # groups of entry points
+OUTSIDE = {"graphact.activations", "graphact.operations", "graphact_agents.operations"}  # groups of entry points
 
 
 def tracked(*patterns):
@@ -75,7 +75,7 @@ def test_names_relative_to_a_package():
     for package in (graphact, graphact.functional, graphact.nn, graphact_agents):
         for name in package.__all__:
             assert getattr(package, name) is not None, f"{package.__name__}.{name}"
-    for name in (*graphact._FURTHER_MODULES, *graphact._FORMER_MODULES, *graphact._HOMES.values()):
+    for name in (*graphact._FURTHER_MODULES, *graphact._HOMES.values()):
         assert importlib.util.find_spec(f"graphact.{name}"), name
 
 

@@ -47,7 +47,7 @@ def errors(activation, preparation):
 # when many are: at 20 % every network is then worse than one that always answers 0.
 # There the median stays ahead of the others, and the max does not. These are graphs of
 # 30 nodes and short training: what came out with the paper's 100 nodes and several
-# seeds is on the page about the reproduction.
+# seeds is on the page of results.
 styles = {"relu": "k-o", "identity": "-.s", "max-ga": "-^", "median-ga": "--D"}
 panels = {"raw inputs": "none", "divided by centrality": "by-centrality"}
 quantile = scipy.stats.t.ppf(0.975, GRAPHS - 1)

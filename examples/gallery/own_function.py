@@ -15,7 +15,7 @@ import torch
 
 import graphact
 import graphact_agents
-from graphact.spec.operations import Operation, register_operation
+from graphact.spec.reductions import Operation, register_operation
 from graphact_lab.tasks import source_localization_tasks
 
 # %%

@@ -12,6 +12,7 @@ drawn at random.
 from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 
 import graphact
@@ -86,10 +87,15 @@ shown = {
     "true": task.targets[task.test][0, :, 0].numpy(),
 }
 low, high = shown["measured"].min(), shown["measured"].max()
-colours = {"cmap": "viridis", "vmin": low, "vmax": high, "edgecolors": "grey"}
+colours = {"cmap": "viridis", "vmin": low, "vmax": high}
+colours |= {"edgecolors": "grey", "s": 90}
+pairs = graph.to_edge_index()[0].numpy()
 for axis, (title, values) in zip(axes, shown.items(), strict=True):
+    lines = np.stack([longitude[pairs], latitude[pairs]])
+    axis.plot(*lines, color="lightgrey", linewidth=0.6, zorder=0)
     dots = axis.scatter(longitude, latitude, c=values, **colours)
     axis.set_title(title)
     axis.set(xticks=[], yticks=[])
+    axis.grid(visible=False)
 figure.colorbar(dots, ax=axes, label="difference to the mean (K)")
 plt.show()

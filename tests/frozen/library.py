@@ -15,14 +15,14 @@ from graphact import Graph, export_onnx, functional, load, nn, save
 from graphact import distributed as scaleout
 from graphact import guarantees as analysis
 from graphact.registry import BUILT_IN
-from graphact.spec.operations import OURS
+from graphact.spec.reductions import OURS
 from graphact.training import Fleet, Task, TrainingSettings, fit, loss_of, metric_of
 from graphact_agents.learning import Learning, simulate_training
 from graphact_agents.replay import replay_inference
 from graphact_lab.data.download import DataError
 from graphact_lab.descriptions import find_protocol
-from graphact_lab.experiments.flocking.airfield import run_flocking
 from graphact_lab.experiments.flocking.experiment import find_settings as find_flocking
+from graphact_lab.experiments.flocking.runner import run
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 from graphact_lab.tasks import locate
@@ -104,5 +104,5 @@ def run_flight(folder, *, methods=(), changes=None):
     """The rows of flocking, likewise."""
     store = Store(Path(folder))
     store.create("frozen")
-    run_flocking(find_flocking("smoke", tuple(methods), changes), store, seed=0)
+    run(find_flocking("smoke", tuple(methods), changes), store, seed=0)
     return store.rows()

@@ -159,7 +159,7 @@ def test_signals_that_are_no_array(network, capsys):
 
 OWN = """
 import graphact
-from graphact.spec.operations import Operation
+from graphact.spec.reductions import Operation
 
 @graphact.nn.register("range-ga")
 class GraphAdaptiveRange(graphact.nn.GraphAdaptive):

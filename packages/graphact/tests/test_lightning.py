@@ -6,6 +6,14 @@ import torch
 import graphact
 
 lightning = pytest.importorskip("lightning", reason="GraphLearner needs lightning (extra lightning)")
+pytest.importorskip("torch_geometric")
+
+from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.loader import DataLoader  # noqa: E402
+from torch_geometric.nn import GCN, global_mean_pool  # noqa: E402
+
+from graphact.lightning import GraphLearner  # noqa: E402
+
 pytestmark = [
     pytest.mark.slow,
     # advice that a small test need not take
@@ -37,8 +45,6 @@ def case():
 
 
 def test_training_is_that_of_a_plain_loop(tmp_path):
-    from graphact.lightning import GraphLearner
-
     graph, x, model = case()
     learner = GraphLearner(model, loss="mse", learning_rate=0.02)
     batches = [(x[:8], x[:8].relu(), graph), (x[8:], x[8:].relu(), graph)]
@@ -56,13 +62,10 @@ def test_training_is_that_of_a_plain_loop(tmp_path):
 
 
 def test_masks_of_pyg(tmp_path):
-    data = pytest.importorskip("torch_geometric.data")
-    from graphact.lightning import GraphLearner
-
     graph, x, _ = case()
     y = torch.arange(2).repeat_interleave(10)
     train = torch.arange(20) % 2 == 0
-    sample = data.Data(x=x[0] + y[:, None], y=y, edge_index=graph.to_edge_index()[0], train_mask=train, val_mask=~train)
+    sample = Data(x=x[0] + y[:, None], y=y, edge_index=graph.to_edge_index()[0], train_mask=train, val_mask=~train)
     learner = GraphLearner(graphact.nn.GCNN([1, 4], order=1, activation="max-ga", out_features=2, bias=True))
     loader = torch.utils.data.DataLoader([sample], batch_size=None)
     run = trainer(tmp_path, 1)
@@ -80,12 +83,6 @@ def test_masks_of_pyg(tmp_path):
 
 
 def test_graphs_of_a_loader(tmp_path):
-    loader = pytest.importorskip("torch_geometric.loader")
-    from torch_geometric.data import Data
-    from torch_geometric.nn import global_mean_pool
-
-    from graphact.lightning import GraphLearner
-
     graph, x, _ = case()
     attach = graphact.pyg.AttachGraph(normalize="symmetric")
     samples = [
@@ -94,22 +91,16 @@ def test_graphs_of_a_loader(tmp_path):
     model = graphact.nn.GCNN([1, 4], order=1, activation="max-ga", out_features=2, bias=True)
     learner = GraphLearner(model, pool=global_mean_pool, learning_rate=0.05)
     run = trainer(tmp_path, 30)
-    run.fit(learner, loader.DataLoader(samples, batch_size=5), loader.DataLoader(samples, batch_size=5))
+    run.fit(learner, DataLoader(samples, batch_size=5), DataLoader(samples, batch_size=5))
     assert run.callback_metrics["val_accuracy"] > 90  # of batches of 5, 5 and 2: an exact share of twelve
     assert run.callback_metrics["val_accuracy"].item() * 12 / 100 == pytest.approx(
-        sum((learner(b).argmax(1) == b.y).sum().item() for b in loader.DataLoader(samples, batch_size=12)), abs=1e-3
+        sum((learner(b).argmax(1) == b.y).sum().item() for b in DataLoader(samples, batch_size=12)), abs=1e-3
     )
 
 
 @pytest.mark.parametrize("attached", [True, False])
 @pytest.mark.parametrize("activation", ["grelu", "digraf"])
 def test_an_answer_does_not_depend_on_the_other_graphs_of_a_batch(activation, attached):
-    loader = pytest.importorskip("torch_geometric.loader")
-    from torch_geometric.data import Data
-    from torch_geometric.nn import GCN, global_mean_pool
-
-    from graphact.lightning import GraphLearner
-
     graph, x, _ = case()
     attach = graphact.pyg.AttachGraph() if attached else lambda sample: sample
     samples = [attach(Data(x=(1 + i) * x[i], edge_index=graph.to_edge_index()[0])) for i in range(4)]
@@ -119,16 +110,12 @@ def test_an_answer_does_not_depend_on_the_other_graphs_of_a_batch(activation, at
     models += [torch.compile(models[0], backend="eager")]
     for model in models:
         learner = GraphLearner(model, pool=global_mean_pool)
-        together = learner(next(iter(loader.DataLoader(samples, batch_size=4))))
-        alone = torch.cat([learner(batch) for batch in loader.DataLoader(samples, batch_size=1)])
+        together = learner(next(iter(DataLoader(samples, batch_size=4))))
+        alone = torch.cat([learner(batch) for batch in DataLoader(samples, batch_size=1)])
         torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_answers_on_a_union_are_pooled():
-    from torch_geometric.nn import global_mean_pool
-
-    from graphact.lightning import GraphLearner
-
     graph, x, model = case()
     learner = GraphLearner(model, loss="mse", pool=global_mean_pool)
     union, signal = graphact.Graph.union([graph, graph]), torch.cat([x[0], x[1]])
@@ -141,10 +128,6 @@ def test_answers_on_a_union_are_pooled():
 
 
 def test_checkpoints_hold_the_settings(tmp_path):
-    from torch_geometric.nn import global_mean_pool
-
-    from graphact.lightning import GraphLearner
-
     graph, x, model = case()
     union, signal = graphact.Graph.union([graph, graph]), torch.cat([x[0], x[1]])
     for pool, targets in ((None, signal), (global_mean_pool, torch.ones(2, 1))):
@@ -163,8 +146,6 @@ def test_checkpoints_hold_the_settings(tmp_path):
 
 
 def test_what_is_refused():
-    from graphact.lightning import GraphLearner
-
     _, x, model = case()
     with pytest.raises(ValueError, match="loss must be one of"):
         GraphLearner(model, loss="hinge")

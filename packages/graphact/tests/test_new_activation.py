@@ -7,7 +7,7 @@ import graphact
 from graphact import nn
 from graphact.cli import main
 from graphact.guarantees import check_equivariance, lipschitz_bound
-from graphact.spec.operations import MEAN, OPERATIONS, Operation
+from graphact.spec.reductions import MEAN, OPERATIONS, Operation
 from graphact.training import Fleet, TrainingSettings, fit
 from support.graphs import random_graph
 from support.tasks import make_tasks

@@ -19,6 +19,7 @@ from graphact_agents.events import EventWriter
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.messages import MAX_RUN
 from graphact_agents.network import DEFAULTS, SETTINGS, SOURCES, check_schedule, check_table, check_value
+from graphact_agents.readings import Readings
 from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
 from graphact_agents.status import Status, Watchdog, memory_use
@@ -74,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
         signals = StreamSignals(sys.stdin.buffer, model)
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
+    if model.readings is not None:
+        signals = Readings(signals, model, options.folder, waits=options.period == 0)
     period = check_schedule(vars(options), model.rounds, is_symmetric=links.hears == links.heard_by)
     if period and not (time.time() - options.origin) / period < MAX_RUN / 2:
         raise ValueError(f"origin and period must give run numbers below 2^62, got {options.origin:g} and {period:g}")

@@ -82,6 +82,8 @@ class Deployment:
             "settings": dict(self.settings),
             "files": {name: hashlib.sha256(each).hexdigest() for name, each in content.items()},
         }
+        if row.name:
+            described["name"] = row.name
         described["sha256"] = hash_json(described)
         content[NODE] = json.dumps(described, indent=1).encode()
         for name, each in content.items():
@@ -101,7 +103,8 @@ class Deployment:
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
             epoch, settings = int(described["deployment"], 16), dict(described["settings"])
             links = Links(int(described["node"]), epoch, hears, heard_by, by_neighbor)
-            row = ShiftRow(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
+            weights = np.array(described["weights"], model.dtype)
+            row = ShiftRow(hears, weights, float(described["diagonal"]), str(described.get("name", "")))
             reached = described["addresses"]
             addresses = None if reached is None else Addresses.from_json(reached, links.neighbors)
             files = {str(name): str(digest) for name, digest in described["files"].items()}
@@ -200,11 +203,16 @@ def deploy(
     if len(secret) != KEY_BYTES:
         raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
     weights, listeners = operator.weight.astype(plain.dtype), operator.heard_by()
+    names = plain.node_names or ("",) * operator.num_nodes
+    if len(names) != operator.num_nodes:
+        raise ValueError(
+            f"graph must have the {len(names)} nodes that the model has a scaling for, got {operator.num_nodes}"
+        )
     nodes = []
     for i in range(operator.num_nodes):
         entries = slice(operator.rowptr[i], operator.rowptr[i + 1])
         hears, heard_by = operator.hears(i), listeners[i]
         keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
-        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]))
+        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]), names[i])
         nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
     return nodes

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from graphact.spec.operations import OPERATIONS, Operation, register_operation
+from graphact.spec.reductions import OPERATIONS, Operation, register_operation
 from graphact_agents import operations
 
 

@@ -34,8 +34,11 @@ BENCHMARKS = ("node-classification", "graph-classification", "robustness")
 GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
 BENCHMARK_PRESETS = ("quick", "full", "smoke")
-FLOCKING, FLOCKING_PRESETS = "flocking", ("quick", "medium", "full", "smoke")  # with a runner and a report of its own
-EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, FLOCKING)
+# With settings, a runner and a report of their own
+FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = OWN = ("flocking", "scheduling", "rounds", "faulty-sensors")
+FLOCKING_PRESETS = SCHEDULING_PRESETS = ("quick", "medium", "full", "smoke")
+ROUNDS_PRESETS = FAULTY_SENSORS_PRESETS = ("quick", "full", "smoke")
+EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, *OWN)
 
 Tasks = list["Task"]
 Figures = dict[str, float]  # the test metric of simple methods, by name

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphact._checks import check_choice, check_integer, check_seed
+from graphact._checks import check_integer, check_seed
 from graphact.graph import Graph
 
 
@@ -69,42 +69,6 @@ def eighty_ten_ten(count: int, generator: torch.Generator) -> Split:
     """
     train, validation = round(0.8 * count), round(0.1 * count)
     return random_split(count, validation=validation, test=count - train - validation, generator=generator)
-
-
-ASIDE = ("no", "left-out", "tested")
-
-
-def split_aside(
-    is_aside: Tensor, *, validation: int, test: int, aside: str, generator: torch.Generator
-) -> Split:  # fmt: skip
-    """Deal samples of which some are set aside, so that a search that never saw them can be judged on them.
-
-    Args:
-        is_aside: ``(M,)``, which samples these are.
-        validation, test: numbers of samples.
-        aside: "left-out", for the search: they are in no part. "tested", for what is reported: test samples are drawn
-            from them alone, and training and validation samples from the others.
-        generator: source of randomness, on the CPU.
-
-    Example:
-        >>> import torch
-        >>> is_aside = torch.arange(10) % 5 == 2
-        >>> searched = split_aside(is_aside, validation=1, test=2, aside="left-out", generator=torch.Generator())
-        >>> sorted(torch.cat(searched).tolist())
-        [0, 1, 3, 4, 5, 6, 8, 9]
-        >>> split_aside(is_aside, validation=1, test=2, aside="tested", generator=torch.Generator()).test.sort().values
-        tensor([2, 7])
-    """
-    free, kept = ((is_aside == which).nonzero().squeeze(1) for which in (False, True))
-    if check_choice("aside", aside, ASIDE[1:]) == "left-out":
-        return Split(
-            *(free[part] for part in random_split(len(free), validation=validation, test=test, generator=generator))
-        )
-    if test > len(kept):
-        raise ValueError(f"test must be at most the {len(kept)} samples that are set aside, got {test}")
-    chosen = kept[torch.randperm(len(kept), generator=generator)[:test]]
-    rest = random_split(len(free), validation=validation, test=0, generator=generator)
-    return Split(free[rest.train], free[rest.validation], chosen)
 
 
 def class_split(labels: Tensor, *, per_class: int, validation: int, test: int, generator: torch.Generator) -> Split:

@@ -1,6 +1,7 @@
 """One look for every figure and table: how methods are called and drawn, how numbers read, and the sheet of figures."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,3 +153,10 @@ def spread(mean: float, std: float, digits: int, *, small: bool = False) -> str:
     small = small and abs(mean) < least and not std >= least  # beside a number with these decimals, 0.0 stays 0.0
     first = format_number(mean, digits, small=small)
     return first if math.isnan(std) else f"{first} ± {format_number(std, digits, small=small)}"
+
+
+def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, in which |x| is one cell."""
+    marks = ["---", *["---:"] * (len(header) - 1)]
+    rows = ((cell.replace("|", "\\|") for cell in cells) for cells in (header, marks, *lines))
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)

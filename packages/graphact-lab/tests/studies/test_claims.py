@@ -1,17 +1,16 @@
 """Claims judged from rows that are made to hold or not, and from the published ones against plain pandas and scipy."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from claims import CLAIMS, table
+from claims import CLAIMS
 from evidence import Contrast, Evidence, NotRunError, Study, at, minus, settings_of
 from graphact_lab.descriptions import find_protocol
-from verdicts import Claim, Verdict, judge, verdict_on
+from verdicts import Claim, judge, verdict_on
 
 STUDY = Study("source-localization", "paper", "converged")
 PROTOCOL = find_protocol(*STUDY)
@@ -182,8 +181,8 @@ def test_numbers_of_the_paper_have_their_own_error(store):
     assert found.standard_error == pytest.approx(np.hypot(ours, theirs))
 
 
-def test_perturbed_inputs_are_judged_by_accuracy_and_what_they_cost_apart(tmp_path):
-    """Max G.A. starts highest, loses more than one control and ReLU, and is still ahead: the claim is about that."""
+def test_perturbed_inputs_are_judged_by_accuracy(tmp_path):
+    """Max G.A. starts highest, loses more than one control, and is still ahead: the claim is about that."""
     clean = {"max-ga": 80.0, "square": 80.0, "root": 60.0, "relu": 80.0}
     lost = {"max-ga": 10.0, "square": 30.0, "root": 4.0, "relu": 10.0}
     rows = [
@@ -208,10 +207,6 @@ def test_perturbed_inputs_are_judged_by_accuracy_and_what_they_cost_apart(tmp_pa
     assert means("lipschitz-is-robust") == [20.0, 20.0, 14.0, 14.0]
     assert lipschitz.word == "supported"
     assert lipschitz.weakest[1].units == 10
-    assert means("lipschitz-loses-less") == [-20.0, -20.0, 6.0, 6.0]
-    assert found["lipschitz-loses-less"].word == "mixed"
-    assert found["lipschitz-loses-less"].claim.family == found["loses-less-than-relu"].claim.family == "questions"
-    assert found["beats-relu-perturbed"].word == found["loses-less-than-relu"].word == "no difference"
 
 
 def test_published_accuracies_on_perturbed_inputs_are_those_of_the_guarantees(published):
@@ -265,18 +260,3 @@ def test_published_contrasts_are_those_of_scipy(published):
     ours, theirs = (np.array(published.values(study, at(method, **where))) for method in ("max-l", "fir"))
     spread = (ours - theirs).std(ddof=1) * np.sqrt(1 / 20 + 1 / 8)
     assert found.margin == pytest.approx(scipy.stats.t.ppf(0.975, 19) * spread)
-
-
-def test_every_claim_has_a_line_with_verdict_interval_p_and_units(published):
-    found = judge(published, CLAIMS)
-    lines = list(table(found))[2:]
-    assert len(lines) == len(found) >= 2 * 30
-    for verdict, line in zip(found, lines, strict=True):
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
-        assert len(cells) == 9
-        if isinstance(verdict, Verdict) and verdict.estimates:
-            assert "[" in cells[4]
-            has_seeds = verdict.study[1:] == ("robustness", "cora")
-            assert cells[8].endswith("seeds" if has_seeds else ("graphs", "splits"))
-            assert 0 <= verdict.p <= verdict.adjusted <= 1
-    assert {verdict.study.protocol for verdict in found} >= {"paper", "converged", "best"}

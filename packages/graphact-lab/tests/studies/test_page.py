@@ -1,33 +1,33 @@
-"""The pages on the reproduction say what the rows say, and hold no number that is not computed or announced."""
+"""The pages of results say what the tables say, hold no number that is not looked up, and are short."""
+
+import re
 
 import pytest
 
-from claims import CLAIMS
-from evidence import Evidence
-from facts import Facts
-from page import PAGES, TEMPLATES, literal_numbers, make_environment, render_pages
-from quotes import STALE
+from draw import FIGURES, spread_out
+from evidence import NotRunError
+from lookup import Lookup, signed
+from page import PAGES, TEMPLATES, literal_numbers, render_pages, wrapped
 from support.places import ROOT
+from timings import FOLDER as TIMES
+from timings import Timings, everyday
+
+DOCS = ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
-def evidence(results):
-    return Evidence(results)
+def known():
+    return Lookup()
 
 
 @pytest.fixture(scope="module")
-def pages(evidence):
-    return render_pages(evidence)
+def pages(known):
+    return render_pages(known)
 
 
 @pytest.mark.parametrize("path", PAGES.values())
-def test_pages_are_what_templates_and_rows_give(pages, path):
-    assert (ROOT / path).read_text() == pages[path], "run python studies/page.py"
-
-
-@pytest.mark.parametrize("path", PAGES.values())
-def test_sentences_still_hold(pages, path):
-    assert STALE not in pages[path]
+def test_pages_are_what_templates_and_tables_give(pages, path):
+    assert (ROOT / path).read_text() == pages[path], "run make pages"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -48,25 +48,134 @@ def test_literal_numbers_are_found(text, found):
     assert literal_numbers(text) == found
 
 
-def test_a_changed_row_changes_the_page(evidence, pages):
-    [study] = [one for one in evidence.studies() if one[:2] == ("consensus", "best")]
-    changed = Evidence(evidence.directory)
-    changed.cells = {key: dict(cells) for key, cells in evidence.cells.items()}
-    for cell, rows in evidence.cells[study].items():
-        if cell.method == "max-ga" and not cell.condition:
-            changed.cells[study][cell] = [{**row, "value": row["value"] + 0.01} for row in rows]
-    text = make_environment(Facts(changed).names()).get_template("reproduction.md.j2").render()
-    assert "| 0.0025 |" in pages["docs/reproduction.md"]
-    assert text != pages["docs/reproduction.md"]
-    assert "| 0.0125 |" in text
+def test_a_changed_table_changes_the_page(known, pages):
+    changed = Lookup()
+    changed.tables = {name: [dict(line) for line in lines] for name, lines in known.tables.items()}
+    line = changed.locating("max-ga", 2)
+    assert f"gains {known.gain(line)}" in pages["docs/results.md"]
+    line["gain"] += 1
+    found = render_pages(changed)["docs/results.md"]
+    assert found != pages["docs/results.md"]
+    assert f"gains {changed.gain(line)}" in found
 
 
-def test_stated_numbers_have_a_source():
-    assert Facts.stated("0.5", "the paper") == "0.5"
+def test_sentences_that_rows_no_longer_say_stop_the_page(known):
+    assert known.sure(True, "all do") == "all do"
+    with pytest.raises(NotRunError, match="rows no longer say: all do"):
+        known.sure(False, "all do")
     with pytest.raises(ValueError, match="source must be one of"):
-        Facts.stated("0.5", "somewhere")
+        known.stated("0.5", "somewhere")
+    with pytest.raises(NotRunError, match="must have one line"):
+        known.locating("max-ga")
 
 
-def test_every_protocol_and_claim_is_on_the_page(pages):
-    for claim in {one.text for one in CLAIMS if one.preset is None}:
-        assert claim in pages["docs/reproduction-details.md"], claim
+def test_differences_are_bold_where_the_interval_leaves_out_zero():
+    assert signed(1.5, 0.5, 2.5, 1) == "**+1.5 ± 1.0**"
+    assert signed(-1.5, -3.5, 0.5, 1) == "-1.5 ± 2.0"
+
+
+def test_paragraphs_are_wrapped_and_tables_are_not():
+    long = " ".join(["word"] * 60)
+    found = wrapped(f"{long}\n\n| {long} |\n\n- {long}\n- b\n\n```\n{long}\n```\n").splitlines()
+    assert [line for line in found if len(line) > 100] == [f"| {long} |", long]
+    assert "- b" in found
+    assert wrapped("17 of 18\nlie inside") == "17 of 18 lie inside\n"
+
+
+def test_the_winner_is_named_by_validation(known):
+    winner = known.winner()
+    others = [known.locating(method, hops) for method in ("max-l", "max-ga", "median-ga") for hops in (1, 2)]
+    assert winner["validation"] > max(one["validation"] for one in others)
+    assert known.name(winner) in (DOCS / "results.md").read_text().partition("## Tables")[0]
+
+
+def test_pages_are_short_and_their_files_are_there():
+    prose = {}
+    for name in ("results", "choosing"):
+        text = (DOCS / f"{name}.md").read_text()
+        links = re.findall(r"\]\(((?:figures|tables)/[^)#]+)", text)
+        assert [link for link in links if not (DOCS / link).exists()] == []
+        plain = re.sub(r"(?s:```.*?```)|^[|!].*$", "", text, flags=re.MULTILINE)
+        prose[name] = len(plain.split())
+        assert plain.count("\n## ") == text.count("\n## ")
+    assert prose["results"] <= 1500
+    assert prose["choosing"] <= 600
+
+
+def test_figures_on_the_page_are_those_that_are_drawn(known):
+    shown = set(re.findall(r"figures/([\w-]+)\.svg", (DOCS / "results.md").read_text()))
+    assert shown == {name for name in FIGURES if not name.startswith("rounds")} | {
+        f"rounds-{split}" for split in known.rounds_drawn()
+    }
+
+
+@pytest.mark.slow
+def test_figures_show_the_tables_with_their_intervals(known):
+    axes = FIGURES["lost-links"](known).axes[0]
+    container = axes.containers[0]
+    line = known.agreeing("max-ga", 1, loss=0.15)
+    assert container.lines[0].get_xydata()[-1] == pytest.approx((15, line["mean"]))
+    (bars,) = container.lines[2]
+    assert bars.get_segments()[-1][:, 1] == pytest.approx(
+        (line["mean"] - line["margin"], line["mean"] + line["margin"])
+    )
+    forest = FIGURES["node-gains"](known).axes[0]
+    assert len(forest.containers) == len(known.settings())
+    places = spread_out([1.0, 1.0, 5.0], 1.0)
+    assert places[2] == 5
+    assert abs(places[0] - places[1]) == pytest.approx(1)
+
+
+def test_numbers_of_choosing_are_those_of_the_tables(known):
+    """A page that is written by hand: each of its numbers is a lookup, and there is no other."""
+    winner, text = known.winner(), (DOCS / "choosing.md").read_text()
+    metropolis = known.cell("consensus", "least-squares filter of order 10 with Metropolis weights")
+    quoted = [
+        f"{known.name(winner)} gains {known.gain(winner)} points over {known.name(known.best_pointwise(winner))}",
+        f"`max-l` {known.gain(known.locating('max-l', 1))}",
+        f"of {len(known.settings())} settings {len(known.settings(1))} gain significantly",
+        f"{len(known.settings(-1))} lose, up to {known.largest_loss():.1f} points",
+        f"an error of {known.mean(metropolis, 6)} after ten rounds",
+        f"the best network {known.mean(known.best_in_consensus())}",
+    ]
+    for words in quoted:
+        assert words in text
+        text = text.replace(words, "")
+    assert literal_numbers(text) == []
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/index.md"])
+def test_node_classification_is_told_alike(known, path):
+    text = " ".join((ROOT / path).read_text().split()).lower()
+    for told in re.findall(r"of (\d+) settings", text):
+        assert int(told) == len(known.settings())
+    for told in re.findall(r"in (\d+) it loses|in (\d+) there is a loss", text):
+        assert int("".join(told)) == len(known.settings(-1))
+    for pairs, gains in re.findall(r"of (\d+) pairs of an activation and a setting (\d+) gain", text):
+        assert (int(pairs), int(gains)) == (len(known.pairs()), len(known.pairs(1)))
+
+
+def test_promises_of_agents_name_their_conditions():
+    text = " ".join((DOCS / "agents.md").read_text().split()).lower()
+    for promise, conditions in {
+        "never uses a run number twice": ("one process", "lock", "log", "clock"),
+        "lie on its own links": ("key", "secret", "honest"),
+    }.items():
+        (place,) = [found.start() for found in re.finditer(promise, text)]
+        near = text[max(place - 400, 0) : place + 700]
+        assert [word for word in conditions if word not in near] == [], promise
+
+
+def test_times_are_shown_beside_those_of_pyg(tmp_path):
+    times = {"ReLU": 0.5, "max-ga": 1.0, "PyG max": 4.0, "median-ga": 2.0, "kernel-ga": 3.0, "PyG kernel": 6.0}
+    body = everyday({"a graph": times})
+    assert body[0] == ["milliseconds", "a graph"]
+    assert body[2:5] == [["max-ga / PyG", "1 / 4"], ["median-ga / PyG", "2 / -"], ["kernel-ga / PyG", "3 / 6"]]
+    assert body[-1] == ["max-ga over PyG", "0.25"]
+    assert Timings(tmp_path).rows("everyday-cpu") is None
+
+
+def test_rows_of_times_name_their_machine_and_are_no_quotes():
+    for path in TIMES.glob("*.json"):
+        machine = Timings().rows(path.stem)["machine"]
+        assert {"device", "processor", "cores", "load", "torch", "python"} <= set(machine)

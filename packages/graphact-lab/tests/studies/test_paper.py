@@ -5,22 +5,20 @@ from collections import Counter
 
 import pytest
 
-from evidence import Evidence
-from facts import Facts
-from grid import Grid
+from draw import draw_all
+from lookup import Lookup
 from page import TEMPLATES
-from paper import draw_figures, render_paper, tabular, to_tex
-from quotes import STALE
+from paper import render_paper, tabular, to_tex
 
 
 @pytest.fixture(scope="module")
-def facts(results):
-    return Facts(Evidence(results))
+def known():
+    return Lookup()
 
 
 @pytest.fixture(scope="module")
-def text(facts):
-    return render_paper(facts)
+def text(known):
+    return render_paper(known)
 
 
 def test_environments_and_braces_are_balanced(text):
@@ -48,11 +46,10 @@ def test_references_have_labels_and_tables_their_columns(text):
 
 def test_it_is_ascii_so_that_any_engine_reads_it(text):
     assert [letter for letter in text if ord(letter) > 127] == []
-    assert STALE not in text
 
 
-def test_figures_are_drawn(text, facts, tmp_path):
-    draw_figures(facts, tmp_path)
+def test_figures_are_drawn(text, known, tmp_path):
+    draw_all(known, tmp_path, is_pdf=True)
     for name in re.findall(r"\\includegraphics\[.*?\]\{(.*?)\}", text):
         assert (tmp_path / name).read_bytes().startswith(b"%PDF")
 
@@ -68,9 +65,8 @@ def test_the_template_holds_no_results():
     assert re.findall(r"\S*\d\S*", body) == []
 
 
-def test_numbers_are_those_of_the_rows(text, facts):
-    table = facts.table_1(facts.study("source-localization", "converged"))
-    for cell in table.lines[0][1:]:
+def test_numbers_are_those_of_the_tables(text, known):
+    for cell in known.table_1()[1][1:]:
         assert to_tex(cell) in text
 
 
@@ -89,8 +85,8 @@ def test_texts_become_latex(plain, latex):
     assert to_tex(to_tex(plain)) == latex
 
 
-def test_grids_become_tables():
-    assert tabular(Grid(["", "x"], [["a", "1"]])).splitlines() == [
+def test_lines_become_tables():
+    assert tabular([["", "x"], ["a", "1"]]).splitlines() == [
         r"\begin{tabular}{lr}",
         r"\toprule",
         r" & x \\",

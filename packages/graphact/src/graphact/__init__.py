@@ -41,7 +41,6 @@ __all__ = [
 # the modules of names in __all__; a name that is not here is a module of its own
 _HOMES = {"Graph": "graph", "backend": "kernels.dispatch", "export_onnx": "onnx", "load": "files", "save": "files"}
 _FURTHER_MODULES = ["files", "graph", "kernels", "onnx", "registry", "storage"]
-_FORMER_MODULES = ["analysis", "scaleout"]  # they warn, and go with version 0.4
 
 
 def __getattr__(name: str) -> object:
@@ -51,7 +50,7 @@ def __getattr__(name: str) -> object:
         value = getattr(importlib.import_module(f"graphact.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
-    if name in __all__ or name in _FURTHER_MODULES or name in _FORMER_MODULES:
+    if name in __all__ or name in _FURTHER_MODULES:
         return importlib.import_module(f"graphact.{name}")
     from graphact._checks import did_you_mean
 

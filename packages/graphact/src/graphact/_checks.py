@@ -10,9 +10,9 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 MAX_SEED = 2**63 - 1
-FEW_NAMES = 8  # a longer list hides the name that was meant
+FEW_NAMES = 8  # a longer list hides the suggestion
 MIN_PREFIX = 3  # letters that tell what an abbreviation stands for
-# Names that other libraries use, too far from ours for difflib; the first one that is known is meant
+# Names that other libraries use, too far from ours for difflib; the first one that is known is suggested
 ALSO_CALLED = {
     "gpu": ("cuda",),
     "lr": ("learning_rate",),
@@ -78,7 +78,7 @@ def check_probability(name: str, value: Any) -> float:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return ``value`` if it is True or False; what is merely true in Python, such as a word, is none."""
+    """Return ``value`` if it is True or False; other values that Python takes for true are refused."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be true or false, got {value!r} of type {type(value).__name__}")
     return value

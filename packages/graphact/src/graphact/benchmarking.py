@@ -71,7 +71,7 @@ def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, T
     (source, target), weight = graph.to_edge_index()
     nodes = graph.num_nodes
     between = source != target  # a loop takes part in the shift and is not a neighbour
-    heard, hearer = (source, target) if bool(between.all()) else (source[between], target[between])
+    sender, receiver = (source, target) if bool(between.all()) else (source[between], target[between])
     aggregate = {"max": nn.MaxAggregation, "median": nn.MedianAggregation}.get(op, nn.SumAggregation)().to(
         weight.device
     )
@@ -80,8 +80,8 @@ def composed(graph: Graph, op: str, gamma: float) -> Callable[[Tensor, Tensor, T
         out = beta * torch.relu(x)
         for h in weights:
             x = scatter(x[source] * weight.unsqueeze(-1), target, dim=0, dim_size=nodes, reduce="sum")
-            message = (x[hearer] - x[heard]).square() if op == "kernel" else x[heard]
-            value = aggregate(message, hearer, dim_size=nodes)
+            message = (x[receiver] - x[sender]).square() if op == "kernel" else x[sender]
+            value = aggregate(message, receiver, dim_size=nodes)
             out = out + h * (torch.exp(-value / (2 * gamma**2)) if op == "kernel" else value)
         return out
 

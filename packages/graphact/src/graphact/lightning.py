@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphact._checks import check_choice, check_positive
 from graphact._extras import require
 from graphact.graph import Graph
-from graphact.nn.call import takes_batch
+from graphact.nn.call import accepts_batch
 from graphact.training import loss_of, metric_of
 
 require("graphact.lightning needs", "lightning")
@@ -86,7 +86,7 @@ class GraphLearner(LightningModule):
         graph = getattr(batch, "graph", None)
         edges = (batch.edge_index, getattr(batch, "edge_weight", None)) if graph is None else (graph, None)
         owner: Any = getattr(batch, "batch", None)
-        options = {"batch": owner} if owner is not None and takes_batch(self.model) else {}
+        options = {"batch": owner} if owner is not None and accepts_batch(self.model) else {}
         outputs: Tensor = self.model(batch.x, *(edge for edge in edges if edge is not None), **options)
         return outputs if self.pool is None else self.pool(outputs, owner)
 

@@ -79,7 +79,7 @@ def register(name: str) -> Callable[[ModuleT], ModuleT]:
 
     Example:
         >>> import graphact
-        >>> from graphact.spec.operations import Operation
+        >>> from graphact.spec.reductions import Operation
         >>> @graphact.nn.register("range-ga")
         ... class GraphAdaptiveRange(graphact.nn.GraphAdaptive):
         ...     operation = Operation("range", lambda neighbors, xp: xp.amax(neighbors, -2) - xp.amin(neighbors, -2))

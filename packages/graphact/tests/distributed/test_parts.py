@@ -159,7 +159,7 @@ def test_exchanges_follow_the_description():
     nn = graphact.nn
 
     class LocalizedMin(nn.Localized):
-        operation = graphact.spec.operations.MIN
+        operation = graphact.spec.reductions.MIN
 
     model = nn.GCNN([3, 2, 4], order=[1, 2], activation=[torch.nn.ReLU(), lambda width: LocalizedMin(hops=3)])
     found = [(each.features, each.hops, each.returns) for each in exchanges_of(model, 3)]

@@ -2,11 +2,12 @@
 
 import pytest
 
-from distributed.same_as_one import NAMES
+from distributed.same_as_one import modules, networks
 
 pytestmark = pytest.mark.slow
 
-CASES = (9 + 3 + 3) * len(NAMES) + 4  # networks on nine graphs, three of them in two precisions; modules
+# networks on nine graphs, on three of them in two precisions, and modules on one
+CASES = (9 + 3) * len([*networks(3)]) + len([*modules(3)])
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])

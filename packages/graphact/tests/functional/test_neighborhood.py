@@ -168,7 +168,7 @@ def test_the_arguments_of_a_function_are_looked_up_once(monkeypatch):
     activation = nn.GraphAdaptive(lambda own, neighbors: (own - neighbors).abs().amax(-2), hops=2).double()
     expected = activation(x, graph)
     with monkeypatch.context() as patch:
-        patch.delattr("graphact.spec.operations.argument_names")
+        patch.delattr("graphact.spec.reductions.argument_names")
         assert torch.equal(activation(x, graph), expected)
     span = functional.neighborhood_max(x, graph) - functional.neighborhood_min(x, graph)
     assert torch.equal(functional.neighborhood_apply(x, graph, Span()), span)

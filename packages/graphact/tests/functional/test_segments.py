@@ -8,7 +8,7 @@ import torch
 from graphact import Graph, functional
 from graphact.functional.neighborhood import evaluate_function, neighborhood
 from graphact.functional.segments import evaluate_segments
-from graphact.spec.operations import Operation, find_operation
+from graphact.spec.reductions import Operation, find_operation
 from support import oracle
 from support.graphs import random_case
 from support.tolerances import assert_near

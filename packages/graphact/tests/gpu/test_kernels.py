@@ -78,13 +78,12 @@ def test_more_numbers_than_32_bits_count():
     assert torch.equal(gpu.scatter_selected(x, chosen), x.roll(-1, 0))
     del values, chosen
     for op in ("max", "median"):
-        values, slots, shifted = gpu.fused_neighbor_pass(x, tensors, op, False, True, 1)
-        assert torch.equal(values, expected)
-        assert torch.equal(shifted, expected)
-        del values, shifted
-        back = gpu.hop_backward(x, slots, None, tensors, False)
+        found = gpu.neighborhood_functions(x, tensors, [op], False, True, 1)
+        assert torch.equal(found.pop(op), expected)
+        assert torch.equal(found.pop("shift"), expected)
+        back = gpu.neighborhood_functions_backward({op: x}, found, tensors, False)
         assert torch.equal(back, x.roll(-1, 0))
-        del back, slots
+        del back, found
 
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)

@@ -78,11 +78,6 @@ def test_edges_known_to_be_coalesced(where, edges, from_pyg):
     assert as_python(graph) == by_hand(num_nodes, pairs, weights)
 
 
-def test_coalesced_edges_need_a_number_of_nodes():
-    with pytest.raises(ValueError, match="num_nodes must be given with is_coalesced=True, got None"):
-        Graph.from_edge_index([[0], [1]], is_coalesced=True)
-
-
 def test_an_edge_index_of_pyg_knows_its_nodes():
     plain = torch.tensor([[0, 1], [1, 2]])
     assert Graph.from_edge_index(EdgeIndex(plain, sparse_size=(7, 7))).num_nodes == 7

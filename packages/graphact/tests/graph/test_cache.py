@@ -143,7 +143,7 @@ def test_nothing_is_kept_alive(edges):
 
 
 def test_only_the_last_few_are_kept(edges):
-    cache, given = BuildCache(most=3), [edges[0].clone() for _ in range(5)]
+    cache, given = BuildCache(max_entries=3), [edges[0].clone() for _ in range(5)]
     for number, tensor in enumerate(given):
         assert cache.get((tensor,), None, lambda number=number: number) == number
     assert len(cache) == 3
@@ -221,7 +221,7 @@ def test_an_edge_index_of_pyg_is_shared(builds, edges):
 
 
 def test_many_threads(edges):
-    cache, errors = BuildCache(most=2), []
+    cache, errors = BuildCache(max_entries=2), []
     shared = [edges[0].clone() for _ in range(4)]
 
     def work(seed):

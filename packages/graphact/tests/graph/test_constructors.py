@@ -56,16 +56,19 @@ def test_from_networkx():
     assert Graph.from_networkx(directed, weight="cost").to_dense().tolist() == [[0, 0], [5, 0]]
 
 
-def test_from_pyg():
-    edge_index = torch.tensor([[0, 1], [1, 2]])
-    plain = Graph.from_pyg(Data(edge_index=edge_index, num_nodes=5))
-    assert (plain.num_nodes, plain.weight.tolist()) == (5, [1, 1])
-    weighted = Graph.from_pyg(Data(edge_index=edge_index, edge_weight=torch.tensor([2.0, 3.0]), num_nodes=3))
-    assert weighted.weight.tolist() == [2, 3]
-    column = Graph.from_pyg(Data(edge_index=edge_index, edge_attr=torch.tensor([[2.0], [3.0]]), num_nodes=3))
-    assert column.weight.tolist() == [2, 3]
-    vectors = Graph.from_pyg(Data(edge_index=edge_index, edge_attr=torch.rand(2, 4), num_nodes=3))
-    assert vectors.weight.tolist() == [1, 1]
+@pytest.mark.parametrize(
+    ("attributes", "weight"),
+    [
+        ({}, [1, 1]),
+        ({"edge_weight": torch.tensor([2.0, 3.0])}, [2, 3]),
+        ({"edge_attr": torch.tensor([[2.0], [3.0]])}, [2, 3]),
+        ({"edge_attr": torch.rand(2, 4)}, [1, 1]),  # vectors
+        ({"edge_attr": torch.tensor([3, 7])}, [1, 1]),  # categories
+    ],
+)
+def test_from_pyg(attributes, weight):
+    graph = Graph.from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=5, **attributes))
+    assert (graph.num_nodes, graph.weight.tolist()) == (5, weight)
 
 
 def test_stochastic_block_model():
@@ -157,6 +160,7 @@ BAD_EDGES = [
     (dict(edge_index=[[0], [1]], edge_weight=torch.ones(1, 1)), ValueError, r"shape \(1,\), got \(1, 1\)"),
     (dict(edge_index=[[0], [1]], edge_weight=torch.ones(1, dtype=torch.complex64)), TypeError, "real numbers"),
     (dict(edge_index=[[], []]), ValueError, "num_nodes must be given for a graph without edges"),
+    (dict(edge_index=[[0], [1]], is_coalesced=True), ValueError, "num_nodes must be given with is_coalesced=True"),
     (dict(edge_index=[[], []], num_nodes=0), ValueError, "num_nodes must be at least 1, got 0"),
     (dict(edge_index=[[0], [1]], num_nodes=2.0), TypeError, "num_nodes must be an integer, got 2.0"),
 ]
@@ -220,8 +224,3 @@ def test_plain_python_numbers_take_the_default_dtype():
 def test_every_integer_type(dtype):
     graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]], dtype=dtype))
     assert graph.permute(torch.tensor([2, 1, 0], dtype=dtype)).num_edges == 2
-
-
-def test_integer_edge_attributes_are_categories_not_weights():
-    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), edge_attr=torch.tensor([3, 7]), num_nodes=3)
-    assert Graph.from_pyg(data).weight.tolist() == [1, 1]

@@ -1,5 +1,6 @@
 """Renumbering for the cache: the same graph, with neighbours nearer to each other."""
 
+import pytest
 import torch
 
 import graphact
@@ -12,8 +13,16 @@ def span(graph):
     return (graph.incoming.rows - graph.incoming.col).abs().double().mean()
 
 
-def test_the_order_says_who_is_who():
-    graph = random_graph(dtype=torch.float64)
+@pytest.mark.parametrize(
+    "graph",
+    [
+        random_graph(),
+        Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=3).to(torch.float64),
+        Graph.union([random_graph(), random_graph(seed=1)]),
+    ],
+    ids=["one", "without edges", "union"],
+)
+def test_the_order_says_who_is_who(graph):
     reordered, order = graph.reorder()
     assert torch.equal(order.sort().values, torch.arange(graph.num_nodes))
     assert torch.equal(reordered.to_dense(), graph.to_dense()[order][:, order])
@@ -31,12 +40,3 @@ def test_neighbours_of_a_grid_come_near():
     reordered, _ = graph.reorder()
     assert span(reordered) < 1.5 * side
     assert span(graph) > 5 * span(reordered)
-
-
-def test_graphs_without_edges_and_in_parts():
-    for graph in (
-        Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), num_nodes=3),
-        Graph.union([random_graph(), random_graph(seed=1)]),
-    ):
-        reordered, order = graph.reorder()
-        assert torch.equal(reordered.to_dense(), graph.to_dense()[order][:, order])

@@ -30,13 +30,15 @@ from graphact.nn import (
 )
 from graphact.nn.module import GraphModule, describe
 from graphact.spec import Filter, Linear, Pointwise
-from graphact.spec.operations import KERNEL, MIN
+from graphact.spec.reductions import KERNEL, MIN
 from support.graphs import random_matrix
 
 PERTURBATIONS = (EdgeNoise(0.1), LostLinks(2))
 GRAPHS = 8  # side by side in one union; nothing passes from one to another
 ROUNDING = 1e-9
+KINDS = ("chain", "gcnn", "fir", "activation", "filter", "mean")
 ACTIVATIONS = ("relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga", "min-ga")
+MEANS = {"mean": {}, "log-mean-exp": {"temperature": 0.4}, "trimmed-mean": {"trim": 0.3}, "std": {}}
 
 
 class LocalizedMin(Localized):
@@ -114,6 +116,8 @@ def random_module(rng, kind):
     hops, closed = int(rng.integers(1, 4)), bool(rng.random() < 0.3)
     if kind == "chain":
         return random_chain(rng)
+    if kind == "mean":
+        return random_mean(rng, hops, closed)
     if kind == "activation":
         features = int(rng.integers(1, 4))
         return random_activation(rng, hops, features if rng.random() < 0.5 else None, closed), features
@@ -160,6 +164,16 @@ def random_chain(rng):
     return Chain(*parts), features
 
 
+def random_mean(rng, hops, closed):
+    """A mean or the standard deviation, alone or in a network; shares know what selects a value, and not these."""
+    op, options = [*MEANS.items()][rng.integers(len(MEANS))]
+    options = {**options, "hops": hops, "closed": closed, "unshifted": bool(rng.random() < 0.3)}
+    features = int(rng.integers(1, 4))
+    if rng.random() < 0.3:
+        return GraphAdaptive(op, **options), features
+    return GCNN([features, 3, 2], order=1, activation=lambda width: GraphAdaptive(op, width, **options)), features
+
+
 def random_activation(rng, hops, features, closed):
     name = ACTIVATIONS[rng.integers(len(ACTIVATIONS))]
     if name == "relu":
@@ -181,7 +195,7 @@ def shake(module, rng):
     """Coefficients of either sign, some of them zero."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            if not name.endswith("log_gamma"):
+            if "log_" not in name:
                 noise = torch.from_numpy(rng.normal(size=tuple(parameter.shape)))
                 parameter.copy_(noise * float(10 ** rng.uniform(-1, 0.5)) * float(rng.random() < 0.95))
     return module

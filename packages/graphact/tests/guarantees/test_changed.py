@@ -168,10 +168,6 @@ def under_the_same_name(before):
     return wrapper
 
 
-def twice_under_the_same_name(before):
-    return under_the_same_name(under_the_same_name(before))
-
-
 def under_the_same_name_without_a_trace(before):
     wrapper = under_the_same_name(before)
     del wrapper.__wrapped__
@@ -212,7 +208,6 @@ def as_callable(before):
 
 WRAPPERS = (
     under_the_same_name,
-    twice_under_the_same_name,
     under_the_same_name_without_a_trace,
     as_partial_method,
     as_static_method,
@@ -406,26 +401,19 @@ class ByMode(nn.Module):
 
 
 class Counting(nn.Module):
-    """Ten times as large from some call on."""
+    """Ten times as large from some call on, which a number or a buffer counts."""
 
-    def __init__(self, first):
-        super().__init__()
-        self.first, self.calls = first, 0
-
-    def forward(self, weight):
-        self.calls += 1
-        return (10.0 if self.calls > self.first else 1.0) * weight
-
-
-class CountingInABuffer(nn.Module):
-    def __init__(self, first):
+    def __init__(self, first, calls):
         super().__init__()
         self.first = first
-        self.register_buffer("calls", torch.zeros(()))
+        if isinstance(calls, torch.Tensor):
+            self.register_buffer("calls", calls)
+        else:
+            self.calls = calls
 
     def forward(self, weight):
-        self.calls += 1
-        return torch.where(self.calls > self.first, 10.0, 1.0).to(weight) * weight
+        self.calls = self.calls + 1
+        return (10.0 if self.calls > self.first else 1.0) * weight
 
 
 class CountingElsewhere(nn.Module):
@@ -447,7 +435,7 @@ class CountingElsewhere(nn.Module):
         lambda: ByMode(lambda: not torch.is_grad_enabled()),
         lambda: ByMode(torch.is_grad_enabled),
         lambda: ByMode(torch.is_inference_mode_enabled),
-        *(functools.partial(kind, first) for kind in (Counting, CountingInABuffer) for first in (1, 2, 3, 4, 7, 1000)),
+        *(functools.partial(Counting, first, zero) for zero in (0, torch.zeros(())) for first in (1, 2, 3, 4, 7, 1000)),
         *(functools.partial(CountingElsewhere, first) for first in (1, 2, 3, 4, 5)),
     ],
 )

@@ -9,7 +9,7 @@ import torch
 import graphact
 from graphact import Graph
 from graphact.guarantees import lipschitz, lipschitz_bound, lipschitz_constrained, release
-from graphact.guarantees.reading import read_layers
+from graphact.guarantees.layers import read_layers
 from graphact.nn import FIR, GCNN, GraphAdaptiveKernel, GraphAdaptiveMax, GraphFilter, ReLU
 from graphact.registry import POINTWISE
 from graphact.training import TrainingSettings, fit

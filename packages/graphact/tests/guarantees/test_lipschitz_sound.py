@@ -1,34 +1,26 @@
 """No pair of signals, random or searched for, moves outputs by more than the certified constant allows."""
 
-import hypothesis
-import hypothesis.strategies as st
 import pytest
 import torch
 
 from graphact.guarantees import attack, certify, empirical_lipschitz, lipschitz, lipschitz_bound
-from graphact.guarantees.reading import read_layers
-from graphact.nn import FIR, GCNN, GraphAdaptive, GraphFilter
-from graphact.training import TrainingSettings, fit
-from guarantees.draws import draw, uniform, violations
+from graphact.guarantees.layers import read_layers
+from graphact.nn import FIR, GCNN, GraphFilter
+from guarantees.draws import KINDS, Draw, check_certificate, draw, uniform, violations
 from support.graphs import random_graph
 
-MODULES = 150
-PAIRS = 12
-KINDS = ("chain", "gcnn", "fir", "activation", "filter")
 
-
-@pytest.mark.slow
-def test_random_draws():
-    """150 modules on 8 graphs each, 12 pairs of signals: 14,400 draws."""
-    generator, broken, drawn = torch.Generator().manual_seed(0), 0, 0
-    for seed in range(MODULES):
-        case = draw(seed)
-        per_node = lipschitz_bound(case.module, case.graph).per_node
-        wrong, count = violations(case, per_node, *case.signals(PAIRS, generator))
-        assert not wrong, f"draw {seed}: {case.module}"
-        broken, drawn = broken + wrong, drawn + count
-    assert drawn >= 10_000
-    assert broken == 0
+@pytest.mark.parametrize("seed", range(150))
+def test_any_draw(seed):
+    """Every kind of module on 8 graphs each, 12 pairs of signals: 14,400 draws."""
+    case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
+    bound = lipschitz_bound(case.module, case.graph)
+    with torch.no_grad():
+        magnitudes, _ = lipschitz.magnitudes(*read_layers(case.module, case.features), case.graph)
+    for per_node in (bound.per_node, magnitudes.amax(-1)):  # all paths without signs are used for large graphs
+        assert violations(case, per_node, *case.signals(12, torch.Generator().manual_seed(seed)))[0] == 0
+    assert bound.value == bound.per_node.max()
+    assert bound.value <= bound.composed * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(200, 212))
@@ -38,49 +30,10 @@ def test_gradient_ascent(seed):
     x = torch.randn(20, case.graph.num_nodes, case.features, dtype=torch.float64)
     found = empirical_lipschitz(case.module, case.graph, x, starts=1, steps=15)
     assert (found.per_node <= bound.per_node * (1 + 1e-9) + 1e-8).all()
-    assert found.value <= bound.value * (1 + 1e-9) + 1e-8
     change = (case.module(found.perturbed, case.graph) - case.module(found.x, case.graph)).abs().max()
     if found.value:
         ratio = (change / (found.perturbed - found.x).abs().max()).item()
         assert ratio == pytest.approx(found.value, rel=1e-6)
-
-
-@hypothesis.given(seed=st.integers(1000, 10**9), pairs=st.integers(1, 20))
-@hypothesis.settings(max_examples=40)
-def test_any_draw(seed, pairs):
-    case = draw(seed, max_nodes=5)
-    bound = lipschitz_bound(case.module, case.graph)
-    generator = torch.Generator().manual_seed(seed)
-    assert violations(case, bound.per_node, *case.signals(pairs, generator))[0] == 0
-    assert bound.value == bound.per_node.max()
-    assert bound.value <= bound.composed * (1 + 1e-9)
-
-
-def attained(module, graph):
-    """A case in which the bound is reached: the signs of the strongest row, at two small multiples."""
-    case = draw(0)
-    bound = lipschitz_bound(module, graph)
-    features = module.in_features if isinstance(module, GraphFilter) else 1
-    x = torch.full((1, graph.num_nodes, features), 0.1, dtype=torch.float64).requires_grad_()
-    node = int(bound.per_node.argmax())
-    output = module(x, graph)[0, node]
-    gradients = [torch.autograd.grad(value, x, retain_graph=True)[0] for value in output]
-    gradient = max(gradients, key=lambda each: each.abs().sum())
-    case = type(case)(module, graph, torch.zeros(graph.num_nodes, dtype=torch.int64), features)
-    return case, bound, x.detach(), x.detach() + 1e-3 * gradient.sign()
-
-
-def test_the_check_can_fail():
-    """A constant 1 % too small is found out where the constant is attained: a filter bank and a max activation."""
-    graph = random_graph(8, 0.6)
-    bank = GraphFilter(2, 3, order=2).double()
-    activation = GraphAdaptive("max", hops=1).double()
-    with torch.no_grad():
-        activation.weights.fill_(0.7)
-    for module in (bank, activation):
-        case, bound, x, other = attained(module, graph)
-        assert violations(case, bound.per_node, x, other)[0] == 0
-        assert violations(case, 0.99 * bound.per_node, x, other)[0] > 0
 
 
 LINEAR = {
@@ -91,15 +44,18 @@ LINEAR = {
 
 
 @pytest.mark.parametrize("kind", LINEAR)
-@pytest.mark.parametrize("seed", range(3))
-def test_pairs_against_linear_networks(kind, seed):
-    """Constants that are attained: bounds one percent too small would be broken at every node."""
-    torch.manual_seed(seed)
+def test_pairs_against_linear_networks(kind):
+    """Constants are attained, and the check of the draws notices one that is one percent too small."""
+    torch.manual_seed(0)
     graph, module = random_graph(9, 0.4), LINEAR[kind]().double()
     bound = lipschitz_bound(module, graph)
     found = empirical_lipschitz(module, graph, torch.randn(3, 9, 1, dtype=torch.float64), starts=1, steps=5)
     assert (found.per_node <= bound.per_node * (1 + 1e-9)).all()
     assert (found.per_node > 0.99 * bound.per_node).all()
+    case = Draw(module, graph, torch.zeros(9, dtype=torch.int64), 1)
+    pair = found.x.unsqueeze(0), found.perturbed.unsqueeze(0)
+    assert violations(case, bound.per_node, *pair)[0] == 0
+    assert violations(case, 0.99 * bound.per_node, *pair)[0] > 0
 
 
 def test_pairs_against_a_relu_network_that_is_linear_where_it_matters():
@@ -112,16 +68,6 @@ def test_pairs_against_a_relu_network_that_is_linear_where_it_matters():
     bound = lipschitz_bound(model, graph)
     found = empirical_lipschitz(model, graph, uniform((4, 8, 1), 5, 10, torch.Generator().manual_seed(0)))
     assert 0.99 * bound.value < found.value <= bound.value * (1 + 1e-9)
-
-
-def test_a_constrained_network_is_checked_with_what_it_really_computes():
-    """The bound reads the parameters as they are now."""
-    graph = random_graph(8, 0.6)
-    model = GCNN([1, 2], order=1, activation="max-ga").double()
-    before = lipschitz_bound(model, graph).value
-    with torch.no_grad():
-        model.readout.weight.mul_(3)
-    assert lipschitz_bound(model, graph).value == pytest.approx(3 * before)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -153,59 +99,19 @@ def test_work_is_counted_while_norms_are_computed(name, monkeypatch):
     assert sum(spent) > 40 * 40
 
 
-def trained(name, seed=0):
-    from graphact_lab.tasks import source_localization
-
-    torch.manual_seed(seed)
-    task = source_localization(graph=0, split=0, node=0)
-    model = GCNN([1, 4, 4], order=2, activation=name, hops=1, out_features=4)
-    fit(model, task, TrainingSettings(epochs=6, batch_size=240, learning_rate=0.02))
-    return model.double(), task.graph.to(torch.float64), task.inputs[task.test].double()
-
-
-@pytest.mark.parametrize("name", ["relu", "max-l", "median-l", "max-ga", "median-ga", "kernel-ga"])
-def test_attacks_on_trained_models(monkeypatch, name):
-    """Gradient ascent on pairs of signals: 12,480 evaluations for each activation, against both kinds of bound."""
-    model, graph, x = trained(name)
-    evaluations = 0
-
-    def counted(signals, graph):
-        nonlocal evaluations
-        evaluations += signals.shape[:-2].numel()
-        return model(signals, graph)
-
-    tight = lipschitz_bound(model, graph)
-    monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
-    loose = lipschitz_bound(model, graph)
-    found = empirical_lipschitz(counted, graph, x, starts=2, steps=40)
-    assert evaluations >= 12_000
-    assert (tight.uses_forms, loose.uses_forms) == (True, False)
-    assert (found.per_node <= tight.per_node * (1 + 1e-9)).all()
-    assert (tight.per_node <= loose.per_node * (1 + 1e-9)).all()
-    assert found.value > tight.value / 200
-
-
 def test_certificates_of_large_networks(monkeypatch):
     """Without forms certificates are wider and still hold."""
-    model, graph, x = trained("max-ga")
-    narrow, radius = certify(model, graph, x[:4], 1e-4), 1e-4
+    torch.manual_seed(0)
+    graph, radius = random_graph(10, 0.3).normalize("spectral"), 1e-3
+    model, x = GCNN([1, 4, 4], order=2, activation="max-ga", out_features=4).double(), torch.randn(4, 10, 1).double()
+    tight, narrow = lipschitz_bound(model, graph), certify(model, graph, x, radius)
     monkeypatch.setattr(lipschitz, "MAX_COEFFICIENTS", 0)
     monkeypatch.setattr("graphact.guarantees.certificate.MAX_GENERATORS", 0)
-    wide, tried = certify(model, graph, x[:4], radius), attack(model, graph, x[:4], radius)
+    loose, wide = lipschitz_bound(model, graph), certify(model, graph, x, radius)
+    assert (tight.uses_forms, loose.uses_forms) == (True, False)
+    assert (tight.per_node <= loose.per_node * (1 + 1e-9)).all()
     assert (wide.lower <= narrow.lower).all()
     assert (wide.upper >= narrow.upper).all()
     assert (wide.margins <= narrow.margins).all()
     assert wide.certified.any()
-    assert (wide.lower <= tried.lower).all()
-    assert (tried.upper <= wide.upper).all()
-    assert not (tried.changed & wide.certified).any()
-
-
-@pytest.mark.parametrize("seed", range(40, 60))
-def test_magnitudes_hold(seed):
-    """The sum over all paths, which is used for large graphs: no signs, one pass over the edges for each hop."""
-    case = draw(seed, KINDS[seed % len(KINDS)])
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        largest, _ = lipschitz.magnitudes(*read_layers(case.module), case.graph)
-    assert violations(case, largest.amax(-1), *case.signals(12, generator))[0] == 0
+    check_certificate(wide, attack(model, graph, x, radius))

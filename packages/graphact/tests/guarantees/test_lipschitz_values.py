@@ -36,8 +36,10 @@ def set_parameters(module, **values):
         (set_parameters(GraphAdaptive("max", hops=1), beta=2.0, weights=[0.5]), [3.0, 2.5, 3.0]),
         (set_parameters(GraphAdaptive("median", hops=2), beta=1.0, weights=[0.0, 1.0]), [3.0, 3.0, 3.0]),
         (set_parameters(LocalizedMax(hops=1), beta=1.0, weights=[-3.0]), [4.0, 4.0, 4.0]),
+        # half the difference of the two ends; that of a single value is 0
+        (set_parameters(GraphAdaptive("std", hops=1, unshifted=True), beta=0.0, weights=[1.0, 0.0]), [0.0, 1.0, 0.0]),
     ],
-    ids=["relu", "max, signs cancel", "max", "median, two hops", "localized max"],
+    ids=["relu", "max, signs cancel", "max", "median, two hops", "localized max", "deviation"],
 )
 def test_literal_activations(module, per_node):
     bound = lipschitz_bound(module, PATH)

@@ -11,12 +11,11 @@ from torch import nn
 
 from graphact import Graph
 from graphact.guarantees import attack, certified_radius, certify, lipschitz_bound
-from graphact.guarantees.layers import evaluate, evaluate_with_error
-from graphact.guarantees.reading import read_model
+from graphact.guarantees.layers import evaluate, evaluate_with_error, read_model
 from graphact.guarantees.rules import POINTWISE, layer_norm_box, leaky_relu, relu_band
 from graphact.nn import GCNN, GraphFilter, Residual, Sequential
 from graphact.spec import LayerNorm
-from guarantees.draws import draw, exactly, rational
+from guarantees.draws import KINDS, draw, exactly, rational
 from support.graphs import random_graph
 
 PAIR = Graph.from_edge_index([[0, 1], [1, 0]]).to(torch.float64)
@@ -102,7 +101,6 @@ def test_certificates_allow_for_what_cancels_on_the_way(size):
     assert certified > 8 or size >= 1e14
 
 
-KINDS = ("chain", "gcnn", "fir", "activation", "filter")
 OTHERS = (
     lambda: Sequential(GraphFilter(3, 4, order=2, bias=True), nn.LayerNorm(4), nn.Linear(4, 2)),
     lambda: Sequential(Residual(GraphFilter(3, 3, order=1), nn.Tanh(), nn.Linear(3, 3)), nn.Linear(3, 2)),

@@ -9,7 +9,7 @@ import torch
 
 from graphact import Graph
 from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
-from graphact.guarantees.reading import read_layers
+from graphact.guarantees.layers import read_layers
 from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, ReLU
 from guarantees.draws import Chain, exactly, rational
 from guarantees.test_lost_links import links_of, without

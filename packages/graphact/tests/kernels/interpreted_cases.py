@@ -16,6 +16,7 @@ from support.kernel_cases import (
     KernelCases,
     check_functions,
     check_hop,
+    check_once,
     graph_of,
     poisoned,
     shorten_lists,
@@ -41,34 +42,29 @@ class TestInterpreted(KernelCases):
         from triton.runtime import JITFunction
 
         from graphact.kernels import triton
-        from graphact.kernels.triton import fused, median, median_bisect
+        from graphact.kernels.triton import functions, median
 
-        assert not isinstance(fused.fused_kernel, JITFunction), "set TRITON_INTERPRET=1"
+        assert not isinstance(functions.functions_kernel, JITFunction), "set TRITON_INTERPRET=1"
         # the interpreter is slow: let short lists take the ways that are meant for long ones, and look ahead less
         shorten_lists(monkeypatch)
-        for room in ("fused", "functions", "sum_sq_diff", "select"):
+        for room in ("functions", "backward", "select"):
             kernels = importlib.import_module(f"graphact.kernels.triton.{room}")
             monkeypatch.setattr(kernels, "UNROLL", tl.constexpr(3))
-        for name in ("AHEAD", "FURTHER_AHEAD"):
-            monkeypatch.setattr(median_bisect, name, tl.constexpr(2))
         monkeypatch.setattr(median, "COUNTED", 16)  # so that the longest lists are counted in two steps
         return triton
 
     @pytest.mark.parametrize("kind", ["normal", "ties", "special"])
     def test_functions_of_lists_in_pieces(self, module, kind, monkeypatch):
-        for room in ("launch", "fused", "functions"):
+        for room in ("launch", "functions"):
             monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "PIECE", 8)
         graph = self.graph("longer hubs")
         cases = (*FUNCTION_CASES, ("min,std", True, True), ("mean,std", False, False))
         check_functions(module, graph, signal((2, graph.num_nodes, 3), kind).float(), cases)
 
     def test_more_columns_than_programs(self, module, monkeypatch):
-        from graphact.kernels.triton import median, median_bisect, median_long
+        from graphact.kernels.triton import median
 
-        for kernels in (median, median_bisect):
-            monkeypatch.setattr(kernels, "MAX_PROGRAMS", 2)
-        monkeypatch.setattr(median_long, "BYTES", 8 * 4)  # one column at a time, so that there are too many of them
-        monkeypatch.setattr(median_long, "MIN_BYTES", 4)
+        monkeypatch.setattr(median, "MAX_PROGRAMS", 2)
         grids = []
 
         def recorded(*arguments, shape, **options):
@@ -78,8 +74,10 @@ class TestInterpreted(KernelCases):
         start = median.start
         monkeypatch.setattr(median, "start", recorded)
         graph = self.graph("longer hubs")
-        check_hop(module, graph, signal((graph.num_nodes, 37)).float(), ["median"])
-        assert max(columns for _, columns in grids) == 2  # the interpreter would start more
+        x = signal((graph.num_nodes, 5)).float()
+        check_hop(module, graph, x, ["median"])
+        check_once(module, graph, x, "median")
+        assert max(columns for _, columns in grids) <= 2  # the interpreter would start more
 
 
 @pytest.mark.parametrize("length", [8, 11, 15, 20, 24, 27, 32, 47, 64, 101, 200, 300, 1100])
@@ -89,12 +87,11 @@ def test_medians_of_every_size(length):
 
     graph = graph_of(length + 1, [(j, 0) for j in range(length + 1)])
     x = signal((length + 1, 2), "ties" if length % 2 else "normal").to(torch.float32)
-    arguments = (x, tensors_of(graph), "median", length % 3 == 0, False, length)
+    arguments = (x, tensors_of(graph), ["median"], length % 3 == 0, False, length)
     with poisoned():
-        values, slots, _ = triton.fused_neighbor_pass(*arguments)
-    expected = reference.fused_neighbor_pass(*arguments)
-    assert torch.equal(values, expected[0])
-    assert torch.equal(slots, expected[1])
+        found = triton.neighborhood_functions(*arguments)
+    expected = reference.neighborhood_functions(*arguments)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_networks_sort():
@@ -193,7 +190,7 @@ def test_large_signals_equal_torch(op, closed, shifted, monkeypatch):
     """On a graph with a hub and loops, for a batch of signals; weights of each feature only enter the last sum."""
     from graphact.kernels.triton.plan import LargePlan
 
-    for room in ("launch", "median", "select"):  # a smaller hub is one that no lane walks alone
+    for room in ("launch", "select"):  # a smaller hub is one that no lane walks alone
         monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "ALONE", 64)
     torch.manual_seed(0)
     per_feature = closed != shifted  # so that each meets each of the others, for every operation

@@ -11,10 +11,10 @@ import graphact
 from graphact import Graph, functional
 from graphact.kernels import autograd, reference
 from graphact.kernels.autograd import neighborhood_functions, tensors_of
-from graphact.spec.operations import Operation
-from support.kernel_cases import GRAPHS, check_functions, graph_of, hub, random_edges, signal
+from graphact.spec.reductions import Operation
+from support.kernel_cases import GRAPHS, graph_of, random_edges, signal
 
-OPS = ("max", "min", "median", "mean", "std")
+OPS = ("max", "min", "median", "mean", "std", "kernel")
 BACKENDS = ("reference", "numba")
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
 # a directed graph with a self-loop, which joins the shift alone, a repeated edge, and a node without neighbours
@@ -53,7 +53,13 @@ def by_loops(x, graph, ops, closed):
         return values.gather(-2, hit.int().argmax(-2, keepdim=True)).squeeze(-2)
 
     rows = [x[..., members, :] for members in members_of(graph, closed)]
-    return tuple(torch.stack([evaluate(row, op) for row in rows], -2) for op in ops)
+
+    def distances():
+        return [(x[..., i : i + 1, :] - row).square().sum(-2) for i, row in enumerate(open_rows)]
+
+    open_rows = [x[..., members, :] for members in members_of(graph, False)]
+    values = ([evaluate(row, op) for row in rows] if op != "kernel" else distances() for op in ops)
+    return tuple(torch.stack(each, -2) for each in values)
 
 
 @each_backend
@@ -147,8 +153,9 @@ def test_precision(dtype, diagonal):
     graph = loop_graph(torch.float32)[0] if diagonal else graph_of(6, random_edges(6, 20)).to(dtype=torch.float32)
     x = signal((6, 5)).to(dtype).requires_grad_()
     wide = x.detach().double().requires_grad_()
-    found = neighborhood_functions(x, graph, OPS, True)
-    expected = neighborhood_functions(wide, graph.to(dtype=torch.float64), OPS, True)
+    found = neighborhood_functions(x, graph, OPS[:-1], True)
+    expected = neighborhood_functions(wide, graph.to(dtype=torch.float64), OPS[:-1], True)
+    assert neighborhood_functions(x, graph, ["kernel"], False)[0].dtype == torch.float32
     tolerance = 4 * torch.finfo(dtype).eps
     assert all(part.dtype == dtype for part in found)
     torch.testing.assert_close(found, tuple(part.to(dtype) for part in expected), rtol=tolerance, atol=tolerance)
@@ -162,12 +169,13 @@ def test_only_what_is_wanted_is_held():
     """Beyond the results, the slots of selected neighbours and the mean that a deviation needs."""
     graph = GRAPHS["directed"]()
     x = signal((13, 3))
-    sizes = [part.numel() for part in reference.neighborhood_functions(x, tensors_of(graph), "std", False, False, 9)]
-    assert sizes == [0, 0, 0, 0, 39, 39, 0, 0, 0]
+    found = reference.neighborhood_functions(x, tensors_of(graph), ["std"], False, False, 9)
+    assert found.keys() == {"mean", "std"}
     with graphact.backend("numba"):
         held = autograd.NeighborhoodFunctions.apply(x, tensors_of(graph), "max,std", False, True, 9)
-    assert [part.numel() for part in held] == [39, 39, 0, 0, 39, 39, 39, 0, 0]
-    assert held[6].dtype == torch.uint8
+    held = dict(zip(reference.RESULTS, held, strict=True))
+    assert {name for name, part in held.items() if part.numel()} == {"shift", "max", "mean", "std", "max slot"}
+    assert held["max slot"].dtype == torch.uint8
 
 
 def test_one_result_of_several_is_differentiated():
@@ -183,7 +191,7 @@ def test_one_result_of_several_is_differentiated():
 def test_names():
     graph, _ = loop_graph()
     x = signal((6, 2))
-    with pytest.raises(ValueError, match="ops must be names among max, min, median, mean, std, got 'sum'"):
+    with pytest.raises(ValueError, match="ops must be names among max, min, median, mean, std, kernel, got 'sum'"):
         neighborhood_functions(x, graph, ("max", "sum"), True)
     assert neighborhood_functions(x, graph, (), False) == ()
     torch.testing.assert_close(neighborhood_functions(x, graph, (), True), (functional.shift(x, graph),))
@@ -207,7 +215,8 @@ def test_torchs_own_checks(requires_grad):
     x = signal((2, 13, 3)).float().requires_grad_(requires_grad)
     rest = (tensors_of(graph).flat(), ",".join(OPS), False, True, 9)
     torch.library.opcheck(torch.ops.graphact.neighborhood_functions.default, (x, *rest))
-    _, *_, mean, std, slot, _, _ = torch.ops.graphact.neighborhood_functions(x.detach(), *rest)
+    found = torch.ops.graphact.neighborhood_functions(x.detach(), *rest)
+    mean, std, slot = (found[reference.RESULTS.index(name)] for name in ("mean", "std", "max slot"))
     back = (x, x, None, None, x, x, slot, None, None, mean, std, x.detach(), rest[0], False)
     torch.library.opcheck(torch.ops.graphact.neighborhood_functions_backward.default, back)
 
@@ -221,33 +230,6 @@ def test_compiled_whole():
     torch.testing.assert_close(compiled(x), bank(x))
     right, found = (torch.autograd.grad(run(x).square().sum(), x) for run in (bank, compiled))
     torch.testing.assert_close(found, right)
-
-
-def test_numba_does_not_depend_on_threads(monkeypatch):
-    from graphact.kernels import numba
-    from graphact.kernels.numba import launch
-
-    graph = hub(50, 45, 40).to(dtype=torch.float32)
-    x, tensors = signal((2, 50, 70)).float(), tensors_of(graph)
-
-    def run():
-        found = numba.neighborhood_functions(x, tensors, "max,min,std", True, True, 50)
-        slots, moments = (found[6], found[7], None), (found[4], found[5], x)
-        back = numba.neighborhood_functions_backward(x, x, x, None, None, x, *slots, *moments, tensors, True)
-        return *found, back
-
-    on_one = run()
-    before = torch.get_num_threads()
-    monkeypatch.setattr(launch, "SMALL", 8)
-    monkeypatch.setattr(launch, "CACHE", 0)  # and neighbours are asked for ahead
-    torch.set_num_threads(3)
-    launch._sizes_of.clear()
-    try:
-        assert all(torch.equal(*pair) for pair in zip(on_one, run(), strict=True))
-    finally:
-        torch.set_num_threads(before)
-        launch._sizes_of.clear()
-    check_functions(numba, graph, x)
 
 
 def test_passes_of_an_activation_use_it(monkeypatch):

@@ -4,7 +4,6 @@ import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 
 import pytest
 import torch
@@ -13,7 +12,17 @@ import graphact
 from graphact.kernels import dispatch, reference
 from graphact.kernels.autograd import tensors_of
 from support.graphs import random_graph
-from support.kernel_cases import KernelCases, check_hop, check_select, check_sums, graph_of, hub, random_edges, signal
+from support.kernel_cases import (
+    KernelCases,
+    check_functions,
+    check_hop,
+    check_select,
+    check_sums,
+    graph_of,
+    hub,
+    random_edges,
+    signal,
+)
 
 pytest.importorskip("numba")
 from graphact.kernels import numba as compiled
@@ -84,6 +93,7 @@ def test_rows_that_are_asked_for_ahead(monkeypatch, three_threads):
         x = signal((2, graph.num_nodes, 70)).float()
         check_sums(compiled, graph.to(dtype=torch.float32), x)
         check_hop(compiled, graph.to(dtype=torch.float32), x)
+        check_functions(compiled, graph.to(dtype=torch.float32), x)
 
 
 def test_comparisons_leave_the_median_in_place():
@@ -112,12 +122,16 @@ def test_sums_do_not_depend_on_the_number_of_threads(three_threads):
     def results():
         sums = compiled.shift(x, graph.weight, lists), compiled.sum_sq_diff(x, lists)
         differences = compiled.sum_sq_diff_backward(x, x, lists, lists)
-        passes = [compiled.fused_neighbor_pass(x, tensors, op, True, True, 60) for op in ("max", "median", "kernel")]
-        back = compiled.hop_backward(x, passes[0][1], x, tensors, True)
+        one = [compiled.neighborhood_functions(x, tensors, [op], True, True, 60) for op in ("max", "median", "kernel")]
+        several = compiled.neighborhood_functions(x, tensors, ["max", "min", "std"], True, True, 60)
+        passes = [part for found in (*one, several) for part in found.values()]
+        back = compiled.neighborhood_functions_backward({"max": x, "shift": x}, one[0], tensors, True)
+        grads = dict.fromkeys(("shift", "max", "min", "std"), x)
+        back_of_several = compiled.neighborhood_functions_backward(grads, {**several, "x": x}, tensors, True)
         mixed = compiled.mix_backward(x, x, [x, x], torch.ones(3), torch.ones(3, 2, 70))[2:]
         scattered = compiled.scatter_selected(x, compiled.select(x, None, lists, "max", False)[1])
         grad_weight = compiled.shift_weight_grad(x, x, lists)
-        return *sums, differences, grad_weight, scattered, *chain(*passes), back, *mixed
+        return *sums, differences, grad_weight, scattered, *passes, back, back_of_several, *mixed
 
     on_three = results()
     torch.set_num_threads(1)
@@ -172,10 +186,9 @@ def test_compiles_without_a_place_for_the_result(monkeypatch):
 def test_import_compiles_nothing():
     script = (
         "import sys, graphact; assert 'numba' not in sys.modules\n"
-        "from graphact.kernels.numba.shift import shift_kernel\n"
-        "from graphact.kernels.numba.select import extreme_kernel\n"
+        "from graphact.kernels.numba.functions import functions_kernel\n"
         "from graphact.kernels.numba.median import median_kernel\n"
-        "assert not any(kernel.signatures for kernel in (shift_kernel, extreme_kernel, median_kernel))"
+        "assert not any(kernel.signatures for kernel in (functions_kernel, median_kernel))"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 

@@ -45,15 +45,14 @@ def test_opcheck(graph, requires_grad):
     torch.library.opcheck(torch.ops.graphact.sum_sq_diff_backward.default, (x, fixed, both))
     torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (x, fixed, incoming))
     around = [weight.detach(), weight_t, graph.incoming_slot, *both]
-    torch.library.opcheck(torch.ops.graphact.sum_sq_diff_and_shift.default, (x, around, True))
     functions, functions_backward = (
         getattr(torch.ops.graphact, f"neighborhood_functions{suffix}") for suffix in ("", "_backward")
     )
-    for op, closed, shifting in (("max", False, True), ("median", True, False)):
+    for op, closed, shifting in (("max", False, True), ("median", True, False), ("kernel", False, True)):
         inputs = (around, op, closed, shifting, 12)
         torch.library.opcheck(functions.default, (x, *inputs))
         grads = [x if wanted else None for wanted in (shifting, op == "max", False, op == "median", False, False)]
-        slots = [slot if slot.dim() > 1 else None for slot in functions(fixed, *inputs)[6:]]
+        slots = [slot if slot.dim() > 1 else None for slot in functions(fixed, *inputs)[-3:]]
         torch.library.opcheck(functions_backward.default, (*grads, *slots, None, None, None, around, closed))
 
 
@@ -76,20 +75,19 @@ def test_fused_pass_has_the_gradients_of_its_parts(op, closed):
     x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
 
     def as_operator(x):
-        if op == "kernel":
-            return torch.ops.graphact.sum_sq_diff_and_shift(x, around, True)
         results = torch.ops.graphact.neighborhood_functions(x, around, op, closed, True, 3)
-        return results[0], results[1 + reference.FUNCTIONS.index(op)]
+        return results[0], results[reference.RESULTS.index(op)]
 
-    assert torch.autograd.gradcheck(as_operator, x)
-    assert torch.autograd.gradgradcheck(as_operator, x)
-    assert torch.autograd.gradcheck(lambda x: autograd.fused_neighbor_pass(x, graph, op, closed, True), x)
-    assert torch.autograd.gradgradcheck(lambda x: autograd.fused_neighbor_pass(x, graph, op, closed, True), x)
-    together = autograd.fused_neighbor_pass(x, graph, op, closed, True)
-    apart = autograd.select(x, None, graph.incoming, op, closed)[0] if op != "kernel" else None
-    if apart is not None:
-        torch.testing.assert_close(together[0], apart)
-    torch.testing.assert_close(together[1], autograd.shift(x, graph))
+    def in_eager_code(x):
+        return autograd.neighborhood_functions(x, graph, [op], True, closed)
+
+    for run in (as_operator, in_eager_code):
+        assert torch.autograd.gradcheck(run, x)
+        assert torch.autograd.gradgradcheck(run, x)
+    together = in_eager_code(x)
+    if op != "kernel":
+        torch.testing.assert_close(together[1], autograd.select(x, None, graph.incoming, op, closed)[0])
+    torch.testing.assert_close(together[0], autograd.shift(x, graph))
 
 
 def test_vmap_over_weights_is_one_shift_after_the_other():
@@ -107,7 +105,7 @@ def test_tracing_sees_operators_and_eager_code_calls_the_backend(requires_grad):
     graph, x = DIRECTED, torch.randn(6, 3, requires_grad=requires_grad)
 
     def run(x):
-        return autograd.fused_neighbor_pass(x, graph, "max", False, True)[0]
+        return autograd.neighborhood_functions(x, graph, ["max"], True)[1]
 
     traced = make_fx(run)(x)
     targets = [node.target for node in traced.graph.nodes if node.op == "call_function"]
@@ -133,8 +131,9 @@ def test_half_precision_has_the_same_types_without_numbers():
     incoming, both = lists(DIRECTED)
     around, x, sums = tensors_of(DIRECTED).flat(), torch.randn(6, 3, dtype=torch.bfloat16), torch.randn(6, 3)
     ops = torch.ops.graphact
-    results = ops.neighborhood_functions(x, around, "max,std", False, True, 2)
-    back = (x, x, None, None, None, sums, results[6], None, None, *results[4:6], x, around, False)
+    found = ops.neighborhood_functions(x, around, "max,std", False, True, 2)
+    slot, mean, std = (found[reference.RESULTS.index(name)] for name in ("max slot", "mean", "std"))
+    back = (x, x, None, None, None, sums, slot, None, None, mean, std, x, around, False)
     calls = {
         ops.shift: (x, *around[:2], both),
         ops.shift_weight_grad: (x, x, incoming),
@@ -143,8 +142,7 @@ def test_half_precision_has_the_same_types_without_numbers():
         ops.sum_sq_diff: (x, both),
         ops.sum_sq_diff_backward: (sums, x, both),
         ops.sum_products: (x, x, both),
-        ops.sum_sq_diff_and_shift: (x, around, True),
-        ops.neighborhood_functions: (x, around, "max,std", False, True, 2),
+        ops.neighborhood_functions: (x, around, "max,std,kernel", False, True, 2),
         ops.neighborhood_functions_backward: back,
     }
     for operator, inputs in calls.items():
@@ -161,7 +159,7 @@ def test_tangents_are_carried_through_single_passes(op):
     x, tangent, terms = torch.randn(6, 3), torch.randn(6, 3), [torch.randn(1, 6, 3)]
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, tangent)
-        shifted = autograd.fused_neighbor_pass(dual, DIRECTED, op, False, True)[1]
+        shifted = autograd.neighborhood_functions(dual, DIRECTED, [op], True)[0]
         torch.testing.assert_close(forward_ad.unpack_dual(shifted).tangent, autograd.shift(tangent, DIRECTED))
         mixed = autograd.mix(dual.unsqueeze(0), terms, torch.ones(1), torch.ones(1, 1))
         assert torch.equal(forward_ad.unpack_dual(mixed).tangent, ((x > 0) * tangent).unsqueeze(0))

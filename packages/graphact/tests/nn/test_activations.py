@@ -7,31 +7,10 @@ import pickle
 import pytest
 import torch
 
-from graphact import functional, nn
+from graphact import nn
 from graphact.registry import FURTHER
 from support.activations import FAMILY
 from support.graphs import random_graph
-
-
-@pytest.mark.parametrize(
-    ("module", "kind", "op"),
-    [
-        (nn.LocalizedMax, functional.localized, "max"),
-        (nn.LocalizedMedian, functional.localized, "median"),
-        (nn.GraphAdaptiveMax, functional.graph_adaptive, "max"),
-        (nn.GraphAdaptiveMedian, functional.graph_adaptive, "median"),
-        (nn.GraphAdaptiveKernel, functional.graph_adaptive, "kernel"),
-    ],
-)
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("features", [None, 3])
-def test_a_module_is_its_function(module, kind, op, closed, features):
-    graph, x = random_graph(), torch.randn(2, 12, 3, dtype=torch.float64)
-    activation = module(hops=2, features=features, closed=closed).double()
-    assert activation.weights.shape == ((2,) if features is None else (2, 3))
-    assert activation.beta.shape == ()
-    expected = kind(x, graph, activation.beta, activation.weights, op, closed=closed)
-    assert torch.equal(activation(x, graph), expected)
 
 
 def test_names():
@@ -135,3 +114,21 @@ def test_the_function_of_a_replica_is_its_own():
     assert module.op.scale.grad is None
     assert replica.op.scale.grad.abs() > 0
     assert replica.layers()[0].operation.function is replica.op
+
+
+def test_trained_arrays_of_each_feature():
+    x = torch.tensor([[-2.0, -2.0], [3.0, 3.0]])
+    prelu, maxout = nn.PReLU(features=2), nn.Maxout(features=2, pieces=3)
+    assert maxout.slope.tolist() == [[1.0, 1.0], [0.5, 0.5], [0.0, 0.0]]
+    with torch.no_grad():
+        prelu.slope.copy_(torch.tensor([0.5, -1.0]))
+        maxout.slope.copy_(torch.tensor([[1.0, -1.0], [0.0, 0.5], [-2.0, 0.0]]))
+        maxout.offset.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 4.0]]))
+    assert prelu(x).tolist() == [[-1.0, 2.0], [3.0, 3.0]]
+    assert maxout(x).tolist() == [[4.0, 4.0], [3.0, 4.0]]
+    maxout(x).sum().backward()
+    assert maxout.slope.grad.tolist() == [[3.0, 0.0], [0.0, 0.0], [-2.0, 1.0]]
+    assert maxout.offset.grad.tolist() == [[1.0, 0.0], [0.0, 0.0], [1.0, 2.0]]
+    maxout.reset_parameters()
+    assert maxout.slope[:, 0].tolist() == [1.0, 0.5, 0.0]
+    assert maxout.offset.abs().max() == 0

@@ -1,8 +1,6 @@
 """Adaptive filter banks, the standard deviation and the unshifted term, against plain loops."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -137,40 +135,14 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_equivariance_copies_and_files(name, tmp_path):
+def test_equivariance_and_files(name, tmp_path):
     model, x, perm = MODULES[name](), signal(3, 12, 2), torch.randperm(12, generator=torch.Generator().manual_seed(3))
     out = model(x, GRAPH)
     torch.testing.assert_close(model(x[:, perm], GRAPH.permute(perm)), out[:, perm], rtol=1e-12, atol=1e-12)
     graphact.save(model, tmp_path / "model.safetensors")
     loaded = graphact.load(tmp_path / "model.safetensors")
-    for again in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), loaded):
-        assert torch.equal(again(x, GRAPH), out)
+    assert torch.equal(loaded(x, GRAPH), out)
     assert type(model)(**model.config()).config() == model.config()
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_vmap_over_parameters_and_signals(name):
-    model, x = MODULES[name](), signal(3, 12, 2)
-    parameters = {key: torch.stack([value, 2 * value]) for key, value in model.named_parameters()}
-
-    def call(parameters, x):
-        return torch.func.functional_call(model, parameters, (x, GRAPH))
-
-    out = torch.func.vmap(torch.func.vmap(call, (None, 0)), (0, None))(parameters, x)
-    for number in range(2):
-        one = {key: value[number] for key, value in parameters.items()}
-        torch.testing.assert_close(out[number], call(one, x), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_compiled_in_one_piece(name):
-    torch.compiler.reset()
-    model, x = MODULES[name](), signal(3, 12, 2)
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    out, expected = compiled(x, GRAPH), model(x, GRAPH)
-    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
-    found, right = (torch.autograd.grad(y.square().sum(), list(model.parameters())) for y in (out, expected))
-    torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -224,7 +196,6 @@ def test_edge_index_and_nodes_without_neighbors():
         (lambda: nn.AdaptiveFilterBank(2, 3, ops=[torch.nn.Linear(2, 2)]), TypeError, "without parameters to train"),
         (lambda: nn.GCNN([1, 2], ops=["max"]), ValueError, 'set bank="adaptive"'),
         (lambda: nn.GCNN([1, 2], bank="adaptiv"), ValueError, "bank must be .*'adaptive', got 'adaptiv'"),
-        (lambda: nn.GraphAdaptiveMax(hops=0), ValueError, "hops must be at least 1, or 0 with unshifted=True, got 0"),
         (lambda: nn.LocalizedMax(unshifted=True), TypeError, "unshifted is not a parameter"),
         (lambda: make()(signal(12, 3), GRAPH), ValueError, "in_features"),
         (

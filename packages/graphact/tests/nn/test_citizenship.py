@@ -1,6 +1,6 @@
 """Compile, export, vmap, autocast, copies: what a torch module is expected to do.
 
-That every activation compiles in one piece is tested in `test_compile_counts.py`.
+That each of them compiles in one piece is tested in `test_compile_counts.py`.
 """
 
 import copy
@@ -10,15 +10,21 @@ import pytest
 import torch
 
 from graphact import Graph, nn
+from support.activations import ADAPTIVE
 from support.graphs import random_graph
 
 HOPS = 2
 
 
-def make(name, **options):
+MODELS = [*nn.ACTIVATIONS, *ADAPTIVE, "edge net"]
+
+
+def make(name):
     torch.manual_seed(7)
-    options = {"hops": HOPS, "out_features": 2, "learn_gamma": True, "gamma": 0.7, **options}
-    return nn.GCNN([1, 4, 4], order=2, activation=name, **options)
+    if name == "edge net":
+        return nn.EdgeNet(1, 4, random_graph().normalize("laplacian"), order=3, bias=True)
+    options = {"hops": HOPS, "out_features": 2, "learn_gamma": True, "gamma": 0.7}
+    return nn.GCNN([1, 4, 4], order=2, **options, **ADAPTIVE.get(name, {"activation": name}))
 
 
 @pytest.fixture
@@ -105,7 +111,7 @@ def test_graphs_side_by_side_are_compiled_and_exported(name):
     torch.testing.assert_close(torch.export.export(model, (x, union)).module()(x, union), alone)
 
 
-@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+@pytest.mark.parametrize("name", MODELS)
 def test_vmap_over_parameters_and_signals(name, graph, x):
     models, graph, x = [copy.deepcopy(make(name).double()) for _ in range(3)], graph.to(dtype=torch.float64), x.double()
     graph.hop_pattern(HOPS)
@@ -133,7 +139,7 @@ def test_vmap_over_the_nodes_axis_moved(graph, x):
     torch.testing.assert_close(moved.transpose(0, 1), model(x, graph))
 
 
-@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+@pytest.mark.parametrize("name", MODELS)
 def test_copies_and_state(name, graph, x):
     model = make(name)
     twin = make(name)

@@ -6,6 +6,7 @@ import torch._dynamo
 from torch._dynamo.utils import counters
 
 from graphact import Graph, nn
+from support.activations import ADAPTIVE
 from support.graphs import random_graph
 
 GRAPH = random_graph(dtype=torch.float32)
@@ -41,17 +42,19 @@ def test_building_a_graph_is_one_break(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trained", [False, True])
-@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+@pytest.mark.parametrize("name", [*nn.ACTIVATIONS, *ADAPTIVE, "edge net"])
 def test_batches_of_any_size_share_one_compilation(name, trained):
     """Without a break, and with the outputs and gradients of eager code."""
     torch.compiler.reset()
     counters.clear()
     graph = GRAPH.normalize("laplacian").to(torch.float64)
     graph.hop_pattern(2)
-    widths = [1, 3, 3] if name == "max-ga" else [1, 3]  # a second layer is compiled like the first
+    widths = [1, 3, 3] if name in ("max-ga", "residual") else [1, 3]  # a second layer is compiled like the first
     options = {"hops": 2, "out_features": 2, "learn_gamma": True, "gamma": 0.7}
+    options |= ADAPTIVE.get(name, {"activation": name})
     # compiled and eager code round differently, which float32 shows where gradients cancel
-    model = nn.GCNN(widths, order=2, activation=name, **options).double()
+    model = nn.EdgeNet(1, 3, graph, order=2) if name == "edge net" else nn.GCNN(widths, order=2, **options)
+    model = model.double()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     for size in range(3, 11):
         x = torch.randn(size, 12, 1, dtype=torch.float64)

@@ -230,11 +230,6 @@ def test_other_data_is_refused_in_one_line(data, message):
     assert "\n" not in str(caught.value)
 
 
-def test_unknown_normalisations_are_named():
-    with pytest.raises(ValueError, match="normalize must be one of 'spectral', .* got 'sym'"):
-        AttachGraph(normalize="sym")
-
-
 def test_pyg_is_imported_where_it_is_used():
     code = """
 import sys, graphact.nn, graphact.graph, graphact_lab.data.planetoid

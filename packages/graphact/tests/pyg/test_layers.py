@@ -1,9 +1,9 @@
-"""In PyG models: after convolutions, inside Sequential, on batches of many graphs."""
+"""Modules called like those of PyG: an edge_index, its normalization, and the operator of GCNConv."""
 
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
-from torch_geometric.nn import ChebConv, GCNConv, global_mean_pool
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import erdos_renyi_graph
 
@@ -15,53 +15,18 @@ from support.activations import ANY_WIDTH
 WITH_PRODUCTS = ("grelu", "digraf", "shiftless-max", "shiftless-median")  # of matrices, in the activation itself
 
 
-def graphs(count=6, features=3):
+def weighted_data():
     torch.manual_seed(1)
-    made = []
-    for size in range(4, 4 + count):
+    for size in range(4, 9):  # the last of several draws
         edge_index = erdos_renyi_graph(size, 0.4)
-        edge_weight = torch.rand(edge_index.size(1))
-        x, y = torch.randn(size, features), torch.tensor([size % 2])
-        made.append(Data(x=x, edge_index=edge_index, edge_weight=edge_weight, y=y))
-    made.append(
-        Data(
-            x=torch.randn(2, features),
-            edge_index=torch.empty(2, 0, dtype=torch.long),
-            edge_weight=torch.empty(0),
-            y=torch.tensor([0]),
-        )
-    )
-    return made
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = GCNConv(3, 8), ChebConv(8, 8, K=2)
-        self.activation = nn.GraphAdaptiveMedian(hops=2, features=8)
-        self.last = nn.GraphAdaptiveMedian(hops=1)
-        self.readout = torch.nn.Linear(8, 2)
-
-    def forward(self, data):
-        x = self.activation(self.first(data.x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight)
-        x = self.last(self.second(x, data.edge_index, data.edge_weight), data.edge_index, data.edge_weight)
-        batch = getattr(data, "batch", None)
-        return x, self.readout(global_mean_pool(x, batch))
-
-
-def test_a_batch_equals_each_graph_alone():
-    model, data = Model().double(), graphs()
-    data = [item.apply(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor) for item in data]
-    together, scores = model(Batch.from_data_list(data))
-    alone = [model(item) for item in data]
-    torch.testing.assert_close(together, torch.cat([nodes for nodes, _ in alone]))
-    torch.testing.assert_close(scores, torch.cat([score for _, score in alone]))
+        edge_weight, x = torch.rand(edge_index.size(1)), torch.randn(size, 3)
+    return Data(x=x, edge_index=edge_index, edge_weight=edge_weight)
 
 
 @pytest.mark.parametrize("name", nn.ACTIVATIONS)
 @pytest.mark.parametrize("normalize", ["default", *KINDS, None])
 def test_edge_index_and_graph_give_the_same(name, normalize):
-    data = graphs()[4]
+    data = weighted_data()
     options = {} if normalize == "default" else {"normalize": normalize}
     activation = nn.make_activation(name, hops=2, features=None if name in ANY_WIDTH else 3, **options)
     graph = Graph.from_pyg(data)
@@ -87,7 +52,7 @@ MODULES = {
 
 @pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
 def test_every_module_normalises_an_edge_index_and_never_a_graph(make):
-    data = graphs()[4]
+    data = weighted_data()
     raw, edges = Graph.from_pyg(data), (data.edge_index, data.edge_weight)
     module = make()
     assert torch.equal(module(data.x, *edges), module(data.x, raw.normalize("symmetric")))
@@ -125,7 +90,7 @@ def test_gcn_is_the_operator_of_gcnconv(loops, weighted, directed):
 
 
 def test_gradients_of_edge_weights_flow_through_the_normalisation():
-    data = graphs()[4]
+    data = weighted_data()
     module = nn.GraphAdaptiveMax(hops=2).double()
     weight = data.edge_weight.double().requires_grad_()
     for normalize in ("symmetric", "gcn", "random_walk"):

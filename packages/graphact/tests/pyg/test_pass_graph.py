@@ -11,7 +11,7 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, SAGEConv, Sequential, t
 from torch_geometric.utils import erdos_renyi_graph, k_hop_subgraph
 
 from graphact import Graph, nn
-from graphact.pyg import PassGraph, PerLayer
+from graphact.pyg import AttachGraph, PassGraph, PerLayer
 from support.activations import ANY_WIDTH
 
 
@@ -249,6 +249,7 @@ def test_bipartite_inputs_are_refused_in_one_line(data):
         ),
         (lambda *_: PassGraph(nn.GraphAdaptiveMax), TypeError, "model must be a torch.nn.Module, got type"),
         (lambda model, *_: PassGraph(model, normalize="sym"), ValueError, "normalize must be one of .* got 'sym'"),
+        (lambda *_: AttachGraph("sym"), ValueError, "normalize must be one of 'spectral', .* got 'sym'"),
         (lambda *_: PerLayer(nn.GraphAdaptiveMax(), 0), ValueError, "layers must be at least 1, got 0"),
     ],
 )

@@ -16,3 +16,10 @@ ANY_WIDTH = (*FAMILY, *POINTWISE)
 
 # of which agents know a program; the others read means over all nodes, or are there for comparison only
 ON_AGENTS = (*ANY_WIDTH, "mixture-ga", "max-k")
+
+# options of networks with adaptive banks, and with the unshifted term
+ADAPTIVE = {
+    "bank": {"bank": "adaptive", "ops": ["max", "median", "std", "kernel", "log-mean-exp"]},
+    "residual": {"bank": "adaptive", "ops": ["max", "std"], "residual": True, "bias": True},
+    "unshifted": {"activation": lambda features: nn.GraphAdaptiveMedian(features, hops=2, unshifted=True)},
+}

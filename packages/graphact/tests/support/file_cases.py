@@ -21,7 +21,7 @@ from graphact import Graph, nn
 from graphact import distributed as scaleout
 from graphact.commands.certify import read_signals
 from graphact.distributed.partition import assign_nodes, divide, read_part, write_partition
-from graphact.distributed.shared_checkpoint import SharedCheckpoint
+from graphact.distributed.training import SharedCheckpoint
 from graphact.training import Fleet, TrainingSettings
 from graphact.training.loop import SingleModel
 from graphact_agents.addresses import Address, Addresses

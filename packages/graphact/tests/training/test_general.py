@@ -11,7 +11,7 @@ from torch_geometric.nn import BatchNorm, GCNConv
 from graphact.guarantees import lipschitz_constrained
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, Localized, Sequential
 from graphact.spec import UnsupportedModelError
-from graphact.spec.operations import Operation
+from graphact.spec.reductions import Operation
 from graphact.training import Fleet, fit
 from support.general_models import (
     GRAPHS,
@@ -62,7 +62,7 @@ MODELS = {
     "hook on a gradient": (with_a_clipped_gradient, "filters.0.taps: it carries hooks"),
     "localized, own operation": (
         lambda: GCNN([2, 4], activation=lambda features: LocalizedSpan(features=features, hops=2)),
-        "the operation 'localized-span' is not stacked",
+        "the localized operation 'localized-span' is not stacked",
     ),
     "own operation": (
         lambda: GCNN([2, 4], activation=lambda features: GraphAdaptive(span, features=features)),

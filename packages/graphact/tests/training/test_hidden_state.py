@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import types
 from operator import attrgetter, itemgetter
 
 import pytest
@@ -56,13 +55,10 @@ def apply(part, x):
 
 PLACES = {  # how a part is put there, and how it is found again
     "tuple": (lambda part: (part,), itemgetter(0)),
-    "list": (lambda part: [part], itemgetter(0)),
     "deque": (lambda part: collections.deque([part]), itemgetter(0)),
     "dict": (lambda part: {"part": part}, itemgetter("part")),
-    "defaultdict": (lambda part: collections.defaultdict(list, part=part), itemgetter("part")),
     "nested list": (lambda part: [None, ({"part": [part]},)], nested),
     "object with slots": (Slotted, attrgetter("kept")),
-    "namespace": (lambda part: types.SimpleNamespace(kept=part), attrgetter("kept")),
     "partial": (lambda part: functools.partial(apply, part), called),
     "bound method": (lambda part: part.forward, called),
     "hidden module of a registered one": (Hiding, called),

@@ -62,14 +62,6 @@ def test_orders_are_those_of_splitmix(seed):
         assert epoch_order(torch.tensor([seed]), epoch, 100)[0].tolist() == expected
 
 
-def test_orders_are_uniform():
-    orders = epoch_order(torch.arange(20_000), 3, 6)
-    counts = torch.stack([(orders[:, place, None] == torch.arange(6)).sum(0) for place in range(6)])
-    expected = 20_000 / 6
-    chi_squared = ((counts - expected) ** 2 / expected).sum().item()
-    assert chi_squared < 60  # 25 degrees of freedom: 1e-4
-
-
 class Scripted:
     """A batch of models whose validation metric follows a script, one column a model."""
 
@@ -237,26 +229,6 @@ def test_a_model_that_diverges_has_no_result():
     assert result.best_epoch[1] == 0
     alone = fit(networks[1], tasks[1], TrainingSettings(epochs=1))
     assert math.isnan(alone.test)
-
-
-def test_fit_restores_running_means_with_the_parameters():
-    class Normalized(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.norm = GCNN([1, 8], order=4, out_features=8), torch.nn.BatchNorm1d(8)
-            self.last = torch.nn.Linear(8, 4)
-
-        def forward(self, x, graph):
-            hidden = self.first(x, graph)
-            return self.last(self.norm(hidden.flatten(0, 1)).view(hidden.shape))
-
-    torch.manual_seed(0)
-    (task,), model = classes(1), Normalized()
-    result = fit(model, task, TrainingSettings(epochs=8, learning_rate=0.05, batch_size=20))
-    model.eval()
-    with torch.no_grad():
-        right = task.read(model(task.inputs[task.validation], task.graph)).argmax(-1) == task.targets[task.validation]
-    assert 100 * right.float().mean().item() == pytest.approx(result.validation)
 
 
 def test_fit_shows_a_bar_on_request(capsys):

@@ -5,20 +5,14 @@ import math
 import pytest
 import torch
 
-from graphact.nn import GCNN
-from graphact.training import TrainingSettings, fit
+from graphact.training import TrainingSettings
 from graphact.training.loop import learning_rate, make_optimizer, set_learning_rate
-from support.tasks import make_task
 
 
 def test_cosine_falls_from_the_full_rate_towards_zero():
     settings = TrainingSettings(epochs=50, learning_rate=0.02, schedule="cosine")
     rates = [learning_rate(settings, epoch) for epoch in range(1, 51)]
-    expected = [0.01 * (1 + math.cos(math.pi * epoch / 50)) for epoch in range(50)]
-    assert rates == pytest.approx(expected)
-    assert rates == sorted(rates, reverse=True)
-    settings = TrainingSettings(epochs=4, learning_rate=1.0, schedule="cosine")
-    assert [round(learning_rate(settings, epoch), 3) for epoch in (1, 2, 3, 4)] == [1.0, 0.854, 0.5, 0.146]
+    assert rates == pytest.approx([0.01 * (1 + math.cos(math.pi * epoch / 50)) for epoch in range(50)])
 
 
 def test_the_optimizer_is_given_the_rate_of_the_epoch():
@@ -45,13 +39,3 @@ def test_weights_decay_and_biases_do_not():
     optimizer.step()
     torch.testing.assert_close(weight.detach(), torch.full((3,), 0.95))
     torch.testing.assert_close(bias.detach(), torch.ones(3))
-
-
-def test_strong_decay_makes_parameters_small():
-    torch.manual_seed(0)
-    sizes = []
-    for decay in (0.0, 30.0):
-        model = GCNN([1, 4], order=2, activation="max-ga")
-        fit(model, make_task(), TrainingSettings(epochs=9, batch_size=10, learning_rate=1e-2, weight_decay=decay))
-        sizes.append(model.filters[0].taps.norm().item())
-    assert sizes[1] < 0.5 * sizes[0]

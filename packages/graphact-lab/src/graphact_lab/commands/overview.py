@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from contextlib import nullcontext
 
 from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
@@ -21,6 +20,9 @@ EXPERIMENT_LINES = {
     "graph-classification": "five sets of TUDataset in ten folds, every activation",
     "robustness": "node classification with perturbed edges and words",
     "flocking": "a team that steers itself by messages between neighbours",
+    "faulty-sensors": "weather stations with outliers, drift or a stuck value, and what the others make of it",
+    "rounds": "source localization, also of unseen sources, with equally many rounds of messages for all networks",
+    "scheduling": "which links of a wireless network send, decided after a few messages",
 }
 
 
@@ -46,7 +48,10 @@ def list_all(options: argparse.Namespace) -> int:
 
 def presets() -> list[str]:
     """Return a line for each preset and protocol, with the number of networks that it trains."""
+    from graphact_lab.experiments.faulty_sensors import experiment as faulty
     from graphact_lab.experiments.flocking import experiment as flocking
+    from graphact_lab.experiments.rounds import experiment as rounds
+    from graphact_lab.experiments.scheduling import experiment as scheduling
 
     lines = ["experiment            preset  protocol               cells  models  epochs"]
     for name in (*EXPERIMENTS, *BENCHMARKS):
@@ -62,6 +67,16 @@ def presets() -> list[str]:
         epochs = settings.imitation.get("epochs", flocking.EPOCHS)
         counts = f"{len(settings.jobs):6d} {models:7d} {epochs:7d}"
         lines.append(f"{flocking.NAME:21s} {settings.preset:7s} {settings.preset:21s} {counts}")
+    for own in (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL):
+        counts = f"{len(own.jobs):6d} {len(own.jobs) * own.replicas:7d} {own.steps:7d}"
+        lines.append(f"{scheduling.NAME:21s} {own.preset:7s} {own.preset:21s} {counts}")
+    for sensors in (faulty.QUICK, faulty.FULL):
+        counts = f"{len(sensors.jobs):6d} {len(sensors.jobs) * sensors.origins:7d} {sensors.epochs:7d}"
+        lines.append(f"{faulty.NAME:21s} {sensors.preset:7s} {sensors.preset:21s} {counts}")
+    for equal in (rounds.QUICK, rounds.FULL):
+        models = len(equal.jobs) * equal.graphs * equal.splits * equal.nodes
+        counts = f"{len(equal.jobs):6d} {models:7d} {equal.epochs:7d}"
+        lines.append(f"{rounds.NAME:21s} {equal.preset:7s} {equal.preset:21s} {counts}")
     return lines
 
 
@@ -76,17 +91,17 @@ def data(options: argparse.Namespace) -> int:
     from graphact._checks import check_choice
     from graphact_lab.data.download import check, fetch
     from graphact_lab.data.sources import DATASETS
-    from graphact_lab.job_progress import download_bar
+    from graphact_lab.job_progress import show_progress
 
     for dataset in options.datasets:
         check_choice("DATASET", dataset, tuple(DATASETS))
     chosen = options.datasets or list(DATASETS)
     if options.action == "fetch":
-        require("downloads need", "requests", *(["rich"] if sys.stderr.isatty() else []))
+        require("downloads need", "requests")
+        progress = show_progress if sys.stderr.isatty() and not options.quiet else None
         folders = {}
         for dataset in dict.fromkeys(chosen):
-            with nullcontext() if options.quiet else download_bar() as progress:
-                folders[dataset] = str(fetch(dataset, options.data, progress))
+            folders[dataset] = str(fetch(dataset, options.data, progress))
             if not options.json:
                 sys.stdout.write(f"{dataset}: {folders[dataset]}\n")
         return print_json(folders) if options.json else 0

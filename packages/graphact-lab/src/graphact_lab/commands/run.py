@@ -1,14 +1,12 @@
 """graphact-lab run and report: an experiment, from data to report."""
 
 import argparse
-import os
 import shlex
 import signal
-import subprocess
 import sys
-import threading
 from contextlib import nullcontext
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from graphact._extras import require
@@ -18,20 +16,24 @@ from graphact_lab.data.sources import DATA_SETS
 from graphact_lab.descriptions import (
     BENCHMARK_PRESETS,
     EVERY_EXPERIMENT,
-    FLOCKING,
     FLOCKING_PRESETS,
+    OWN,
     PRESETS,
+    ROUNDS,
     find_experiment,
     find_protocol,
 )
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
+    from graphact_lab.experiments.faulty_sensors.experiment import FaultySensors
     from graphact_lab.experiments.flocking.experiment import Flocking
-    from graphact_lab.job_progress import JobWatcher
+    from graphact_lab.experiments.rounds.experiment import Rounds
+    from graphact_lab.experiments.scheduling.experiment import Scheduling
     from graphact_lab.store import Store
 
-STANDARD_INPUT = 0
+    AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
+
 SMOKE = "smoke"  # seconds, for tests
 PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS) if n != SMOKE))
 PRESET_NAMES.hidden = (SMOKE,)
@@ -49,7 +51,7 @@ DATA = option(
     option(
         "--preset",
         "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
-        "best: better settings, found on seed 0; medium, for flocking: ten minutes",
+        "best: better settings, found on seed 0; medium, for flocking and scheduling: between quick and full",
         choices=PRESET_NAMES,
         default="quick",
     ),
@@ -86,7 +88,6 @@ DATA = option(
     option(
         "--rows-only", "train and no more; the same command without it adds baselines and report", action="store_true"
     ),
-    option("--jobs", "processes that share the cells (default: 1)", type=int, default=1, metavar="N"),
     option(
         "--threads",
         "threads on a CPU (default: one or all, whichever takes the first steps of a training faster, unless "
@@ -94,14 +95,14 @@ DATA = option(
         type=int,
         metavar="N",
     ),
-    option("--worker", argparse.SUPPRESS, action="store_true"),
     DATA,
     "--json",
 )
 def run(options: argparse.Namespace) -> int:
     """Run an experiment: draw or read the data, train all networks of a setting as one batch, write results as they
     come, then write the report. Run the same command again after a stop: finished cells are not repeated, a
-    half-finished one resumes from its last checkpoint (one of flocking starts again).
+    half-finished one resumes from its last checkpoint (one of flocking starts again). Processes that run the same
+    command share the cells.
     """
     from graphact._checks import check_integer
     from graphact.training.malloc import keep_freed_memory
@@ -110,38 +111,18 @@ def run(options: argparse.Namespace) -> int:
 
     import_modules(options.imports)
     protocol = find_settings(options)
-    check_integer("--jobs", options.jobs, minimum=1)
     if options.threads is not None:
         check_integer("--threads", options.threads, minimum=1)
     seeds = range(options.seed, options.seed + check_integer("--seeds", options.seeds, minimum=1))
     device = pick_device(options.device)
-    if not options.worker:
-        require("graphact-lab run needs", *(() if options.rows_only else (*REPORT_PACKAGES, "rich")))
+    if not options.rows_only:
+        require("graphact-lab run needs", *REPORT_PACKAGES)
     store = Store(options.out or default_folder(options))
-    if not options.worker:
-        check_run(protocol, store, seeds, options.data)
+    check_run(protocol, store, seeds, options.data)
     store.create(command_line(options))
     keep_freed_memory()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that workers end, too
-    if options.worker:
-        threading.Thread(target=stop_with_parent, daemon=True).start()
-    workers = [] if options.worker else [start_worker(options, store.directory) for _ in range(options.jobs - 1)]
-    try:
-        train(protocol, store, seeds, device, options)
-        failed = [worker for worker in workers if worker.wait()]
-    except BaseException as error:
-        for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            worker.wait()
-        if options.worker and isinstance(error, KeyboardInterrupt):
-            return 130  # the process that started this one reports it
-        raise
-    if options.worker:
-        return 0
-    if failed:
-        sys.stderr.write("graphact-lab: a worker process failed; run the same command again to finish its cells\n")
-        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    train(protocol, store, seeds, device, options)
     cells = {key: title for seed in seeds for key, title in cells_of(protocol, seed).items()}
     left = [title for key, title in cells.items() if not store.is_finished(key)]
     if left:
@@ -149,18 +130,19 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def find_settings(options: argparse.Namespace) -> "Protocol | Flocking":
+def find_settings(options: argparse.Namespace) -> "AnyProtocol":
     """Return the protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
             raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
     changes = dict(change.split("=", 1) for change in options.set)
-    if options.experiment == FLOCKING:
-        from graphact_lab.experiments.flocking import experiment as flocking
-
+    if options.experiment in OWN:
         if options.protocol is not None:
-            raise ValueError(f"flocking has no protocols, got --protocol {options.protocol}")
-        return flocking.find_settings(options.preset, options.activation, changes)
+            raise ValueError(f"{options.experiment} has no protocols, got --protocol {options.protocol}")
+        made: AnyProtocol = part_of(options.experiment, "experiment:find_settings")(
+            options.preset, options.activation, changes
+        )
+        return made
     try:
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
@@ -169,7 +151,12 @@ def find_settings(options: argparse.Namespace) -> "Protocol | Flocking":
         raise
 
 
-def check_run(protocol: "Protocol | Flocking", store: "Store", seeds: range, data: Path | None) -> None:
+def part_of(experiment: str, name: str) -> Any:
+    """Return a part of an experiment with a runner of its own, such as "report:write_page"."""
+    return resolve_name(f"graphact_lab.experiments.{experiment.replace('-', '_')}.{name}")
+
+
+def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path | None) -> None:
     """Raise if the folder holds results of other settings, or data is missing, before anything is trained."""
     if isinstance(protocol, Protocol):
         from graphact_lab.data.download import locate
@@ -181,27 +168,23 @@ def check_run(protocol: "Protocol | Flocking", store: "Store", seeds: range, dat
         for dataset in (*([] if experiment.dataset is None else [experiment.dataset]), *experiment.datasets(protocol)):
             locate(dataset, data)
     else:
-        from graphact_lab.experiments.flocking import airfield
-
         for seed in seeds:
-            airfield.check_settings(protocol, store, seed)
+            part_of(protocol.experiment, "runner:check_settings")(protocol, store, seed)
 
 
-def train(
-    protocol: "Protocol | Flocking", store: "Store", seeds: range, device: str, options: argparse.Namespace
-) -> None:
+def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
     """Train whatever is not finished yet, with the number of threads that is given or measured to be fastest."""
     import torch
 
     from graphact.training import threads
+    from graphact_lab.job_progress import JobLines, JobWatcher
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    elif options.jobs > 1:  # more threads than cores wait for each other most of the time
-        torch.set_num_threads(max(1, torch.get_num_threads() // options.jobs))
     is_measured = device == "cpu" and options.threads is None and not threads.are_set()
     for seed in seeds:
-        with make_watcher(options) as watcher, threads.measured_threads() if is_measured else nullcontext():
+        watcher = JobWatcher() if options.quiet or options.json else JobLines()
+        with threads.measured_threads() if is_measured else nullcontext():
             shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
             shared["with_baselines"] = not options.rows_only
             if isinstance(protocol, Protocol):
@@ -209,25 +192,15 @@ def train(
 
                 run_protocol(protocol, store, data=options.data, **shared)
             else:
-                from graphact_lab.experiments.flocking.airfield import run_flocking
-
-                run_flocking(protocol, store, **shared)
+                part_of(protocol.experiment, "runner:run")(protocol, store, **shared)
 
 
-def make_watcher(options: argparse.Namespace) -> "JobWatcher":
-    """Return what shows progress: nothing, lines, or bars."""
-    from graphact_lab.job_progress import JobLines, JobProgress, JobWatcher
-
-    if options.worker or options.quiet or options.json:
-        return JobWatcher()
-    return JobLines() if options.rows_only else JobProgress()
-
-
-def cells_of(protocol: "Protocol | Flocking", seed: int) -> dict[str, str]:
+def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
-    return {protocol.key(job, seed): job.title for job in protocol.jobs}
+    own: Any = protocol
+    return {own.key(job, seed): job.title for job in own.jobs}
 
 
 def default_folder(options: argparse.Namespace) -> Path:
@@ -240,22 +213,21 @@ def default_folder(options: argparse.Namespace) -> Path:
 def finish(store: "Store", *, as_json: bool) -> int:
     """Print the table and write the report."""
     rows = store.rows()
-    is_flocking = rows[0].get("experiment") == FLOCKING
+    own = next((name for name in OWN if rows[0].get("experiment") == name), None)
     try:
-        if is_flocking:
-            from graphact_lab.experiments.flocking.report import write_page
-
-            page = write_page(rows, store.directory, store.commands())
+        if own is not None:
+            page = part_of(own, "report:write_page")(rows, store.directory, store.commands())
+            table = part_of(own, "report:terminal_table")(rows) if own == ROUNDS else ""
         else:
             from graphact_lab.report import terminal_table, write_report
 
             page = write_report(rows, store.directory, command="\n".join(store.commands()))
+            table = terminal_table(rows)
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
-    table = "" if is_flocking else f"{terminal_table(rows)}\n\n"
-    sys.stdout.write(f"\n{table}report: {page}\n")
+    sys.stdout.write(f"\n{table}\n\nreport: {page}\n" if table else f"\nreport: {page}\n")
     return 0
 
 
@@ -278,22 +250,6 @@ def command_line(options: argparse.Namespace) -> str:
         words += [word for value in values for word in (name, value)]
     words += ["--device", options.device, "--seed", str(options.seed)]
     return shlex.join([*words, *(["--seeds", str(options.seeds)] if options.seeds > 1 else [])])
-
-
-def start_worker(options: argparse.Namespace, directory: Path) -> "subprocess.Popen[bytes]":
-    """Start the same command again, as a process that takes cells no other process holds."""
-    words = [*shlex.split(command_line(options))[1:], "--out", str(directory), "--jobs", str(options.jobs), "--worker"]
-    words += ["--rows-only"] if options.rows_only else []
-    words += [] if options.threads is None else ["--threads", str(options.threads)]
-    words += [] if options.data is None else ["--data", str(options.data)]
-    return subprocess.Popen([sys.executable, "-m", "graphact_lab.cli", *words], stdin=subprocess.PIPE)
-
-
-def stop_with_parent() -> None:
-    """Stop this process when its parent is gone for whatever reason: the pipe from it is then closed."""
-    while os.read(STANDARD_INPUT, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @command(

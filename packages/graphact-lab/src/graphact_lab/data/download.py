@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import sys
 import zipfile
 import zlib
 from itertools import groupby
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from graphact._checks import check_choice
 from graphact.storage import check_writable, one_line, write_atomically
 from graphact_lab.data.sources import DATASETS, DataFile
-from graphact_lab.job_progress import DownloadProgress, download_bar
+from graphact_lab.job_progress import DownloadProgress, show_progress
 
 VARIABLE = "GRAPHACT_DATA"
 TIMEOUT_SECONDS = 30
@@ -55,8 +56,7 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
         named, root = directory is not None or bool(os.environ.get(VARIABLE)), folder.parent
         if named or not download:
             raise DataError(f"{root / wrong[0].path} is {status_of(root, wrong[0])}; {advice(dataset)}")
-        with download_bar() as progress:
-            fetch(dataset, directory, progress)
+        fetch(dataset, directory, show_progress if sys.stderr.isatty() else None)
     return folder
 
 

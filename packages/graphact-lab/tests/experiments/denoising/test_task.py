@@ -45,27 +45,6 @@ def test_the_noise_has_the_asked_power(temperatures, snr_db):
     assert abs(noise.mean()) < 0.03 * noise.std()
 
 
-def test_days_that_are_set_aside_are_seen_by_no_search_and_tested_alone(temperatures):
-    graph, is_aside = station_graph(temperatures), torch.arange(744) // 24 % 5 == 2
-    settings = (temperatures, graph, 0, 1000, 3.0, torch.float64)
-    for noise_from in ("all hours", "training hours"):
-        searched = noisy_hours(*settings, noise_from, "left-out")
-        parts = (searched.train, searched.validation, searched.test)
-        assert [len(part) for part in parts] == [480, 60, 60]
-        assert len(torch.cat(parts).unique()) == 600
-        assert not is_aside[torch.cat(parts)].any()
-        warmer = replace(temperatures, kelvin=temperatures.kelvin + 50 * is_aside.numpy()[:, None])
-        again = noisy_hours(warmer, graph, *settings[2:], noise_from, "left-out")
-        hours = torch.cat(parts)
-        assert torch.equal(again.inputs[hours], searched.inputs[hours]), "nothing of these days has any influence"
-    reported = noisy_hours(*settings, "training hours", "tested")
-    assert is_aside[reported.test].all()
-    assert not is_aside[torch.cat([reported.train, reported.validation])].any()
-    assert [len(part) for part in (reported.train, reported.validation, reported.test)] == [540, 60, 60]
-    with pytest.raises(ValueError, match="aside must be one of 'no', 'left-out', 'tested', got 'some'"):
-        noisy_hours(*settings, "training hours", "some")
-
-
 def test_the_noise_is_white(temperatures):
     task = make(temperatures)
     noise = (task.inputs - task.targets).squeeze(-1) / task.details["noise_kelvin"]

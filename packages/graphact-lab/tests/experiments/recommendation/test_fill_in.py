@@ -8,7 +8,6 @@ import torch
 from graphact_lab.experiments.recommendation.films import FillIn, filled_in, film_biases
 from graphact_lab.experiments.recommendation.task import Options, audience, on_split
 from graphact_lab.tasks import (
-    Ratings,
     baselines,
     centered_by_user,
     metric_of,
@@ -115,69 +114,6 @@ def test_against_one_rating_at_a_time(ratings, changes):
     assert task.graph.num_edges > 0
 
 
-@pytest.mark.parametrize("changes", CASES[1:], ids=str)
-def test_every_setting_makes_a_difference(ratings, changes):
-    assert not torch.allclose(make(ratings, replace(SETTINGS, **changes)).inputs, make(ratings).inputs)
-
-
-def test_errors_are_in_units_of_the_rating_scale(ratings):
-    task = make(ratings)
-    _, _, expected = oracle(*known_and_asked(ratings, task), SETTINGS)
-    answers = torch.linspace(-1, 1, len(task.targets), dtype=torch.float64)
-    found = metric_of(task.metric, answers[task.test].unsqueeze(-1), task.targets[task.test]).item()
-    predicted = expected[:, NODE] + answers.numpy()
-    error = (predicted - ratings.matrix[raters_of(ratings), NODE])[task.test.numpy()]
-    assert found == pytest.approx(np.sqrt(np.mean(error**2)))
-    assert (task.metric, task.loss) == ("rmse", "mse")
-
-
-def changed(ratings, users):
-    """Other ratings by these users; whether a film was rated changes too, except for the film in question."""
-    matrix = ratings.matrix.copy()
-    for user in users:
-        film = matrix[user, NODE]
-        matrix[user] = np.random.default_rng(user).integers(0, 6, matrix.shape[1])
-        matrix[user, NODE] = 6 - film if film != 3 else 5
-    return Ratings(matrix, ratings.titles)
-
-
-@pytest.mark.parametrize("part", ["validation", "test"])
-def test_users_held_back_influence_nothing_but_their_own_samples(ratings, part):
-    task = make(ratings)
-    held_back = getattr(task, part)
-    other = make(changed(ratings, raters_of(ratings)[held_back.numpy()]))
-    rest = torch.ones(len(task.targets), dtype=torch.bool)
-    rest[held_back] = False
-    assert torch.equal(other.graph.to_dense(), task.graph.to_dense())
-    assert torch.equal(other.inputs[rest], task.inputs[rest])
-    assert torch.equal(other.targets[rest], task.targets[rest])
-    assert (other.inputs[held_back] != task.inputs[held_back]).any(dim=1).all()
-
-
-def test_all_other_users_have_influence(ratings):
-    task = make(ratings)
-    strangers = np.flatnonzero(ratings.matrix[:, NODE] == 0)
-    matrix = ratings.matrix.copy()
-    matrix[strangers, 3:] = np.where(matrix[strangers, 3:] > 0, 6 - matrix[strangers, 3:], 0)
-    learners = raters_of(ratings)[task.train.numpy()]
-    for others in (Ratings(matrix, ratings.titles), changed(ratings, learners)):
-        other = make(others)
-        assert not torch.equal(other.graph.to_dense(), task.graph.to_dense())
-        assert not torch.equal(other.inputs[task.test], task.inputs[task.test])
-
-
-def test_what_a_held_back_user_thinks_of_the_film_is_the_target_and_nothing_else(ratings):
-    task = make(ratings)
-    matrix = ratings.matrix.copy()
-    held_back = torch.cat([task.validation, task.test])
-    users = raters_of(ratings)[held_back.numpy()]
-    matrix[users, NODE] = np.where(matrix[users, NODE] == 5, 1, matrix[users, NODE] + 1)
-    other = make(Ratings(matrix, ratings.titles))
-    assert torch.equal(other.inputs, task.inputs)
-    difference = torch.from_numpy((matrix - ratings.matrix)[users, NODE])
-    torch.testing.assert_close((other.targets - task.targets)[held_back], difference)
-
-
 def test_the_samples_and_splits_are_those_of_the_ratings_as_they_are(ratings):
     plain, filled = make(ratings, fill_in="as rated"), make(ratings)
     for name in ("train", "validation", "test"):
@@ -193,13 +129,6 @@ def test_details_say_what_was_done(ratings):
     assert (details["inputs"], details["fill_in"]) == ("filled in", asdict(SETTINGS))
     assert (details["similarity"], details["neighbors"]) == ("shrunk correlation of residuals", 2)
     dumps(details)
-
-
-def test_precision_is_that_asked_for(ratings):
-    rounded, exact = make(ratings, dtype=torch.float32), make(ratings)
-    assert rounded.inputs.dtype == rounded.targets.dtype == rounded.graph.dtype == torch.float32
-    torch.testing.assert_close(rounded.inputs, exact.inputs.float())
-    torch.testing.assert_close(rounded.targets, exact.targets.float())
 
 
 def test_of_a_user_without_other_ratings_the_film_tells_all(ratings):

@@ -56,27 +56,6 @@ def test_without_validation_the_test_users_are_the_same(ratings):
     assert torch.equal(paper.graph.to_dense(), make(ratings).graph.to_dense())
 
 
-def test_users_who_are_set_aside_are_seen_by_no_search_and_tested_alone(ratings):
-    raters = np.flatnonzero(ratings.matrix[:, 2])
-    is_aside = raters % 5 == 2
-    free = int((~is_aside).sum())
-    apart = np.flatnonzero(np.arange(len(ratings.matrix)) % 5 == 2)
-    for aside in ("left-out", "tested"):
-        task = make(ratings, aside=aside)
-        learned = torch.cat([task.train, task.validation])
-        assert not is_aside[learned.numpy()].any()
-        assert len(task.test) == round(0.1 * free)
-        assert is_aside[task.test.numpy()].all() == (aside == "tested")
-        assert is_aside[task.test.numpy()].any() == (aside == "tested")
-        assert len(learned) == (free if aside == "tested" else free - len(task.test))
-        graph = make(changed(ratings, apart), aside=aside).graph
-        assert torch.equal(task.graph.to_dense(), graph.to_dense()), "they have no influence on it"
-    with pytest.raises(ValueError, match="aside must be one of 'no', 'left-out', 'tested', got 'some'"):
-        make(ratings, aside="some")
-    with pytest.raises(ValueError, match="test must be at most the .* samples that are set aside"):
-        make(ratings, aside="tested", test_fraction=0.8)
-
-
 def changed(ratings, users):
     """Other ratings by these users; whether a film was rated changes too, except for the film in question."""
     matrix = ratings.matrix.copy()

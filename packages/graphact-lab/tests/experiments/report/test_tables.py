@@ -2,7 +2,6 @@
 
 import csv
 import io
-import random
 
 import numpy as np
 import pytest
@@ -81,15 +80,6 @@ def test_cells_hold_mean_deviation_and_number_of_the_runs(experiment, line, colu
     found = entry(tables(rows)[0], line, column)
     assert found.runs == len(values) > 3
     assert (found.mean, found.std) == pytest.approx((np.mean(values), np.std(values, ddof=1)))
-
-
-def test_order_of_rows_does_not_matter():
-    rows = every_experiment()
-    shuffled = random.Random(3).sample(rows, len(rows))
-    assert terminal_table(rows) == terminal_table(shuffled)
-    found = [section.title.partition(",")[0] for section in sections_of(shuffled)]
-    names = ["Source localization", "Finite-time consensus", "Distributed regression", "Recommendation"]
-    assert list(dict.fromkeys(found)) == names
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ PARTS = ("activations", "convolutions")
 def list_all(options: argparse.Namespace) -> int:
     """List activations and convolutions, each with a line."""
     import_modules(options.imports)
-    shown = {part: entries for part, entries in catalogue().items() if options.part in (None, part)}
+    lines_of = {"activations": {name: line_of(name) for name in names()}, "convolutions": CONVOLUTIONS}
+    shown = {part: entries for part, entries in lines_of.items() if options.part in (None, part)}
     if options.json:
         return print_json(shown)
     lines = []
@@ -25,8 +26,3 @@ def list_all(options: argparse.Namespace) -> int:
         lines += ["", part, *(f"  {name:20s} {line}".rstrip() for name, line in entries.items())]
     sys.stdout.write("\n".join(lines[1:]) + "\n")
     return 0
-
-
-def catalogue() -> dict[str, dict[str, str]]:
-    """Return a line for each activation and convolution."""
-    return {"activations": {name: line_of(name) for name in names()}, "convolutions": dict(CONVOLUTIONS)}

@@ -51,7 +51,7 @@ def partition(options: argparse.Namespace) -> int:
 
 def summary(manifest: dict[str, Any]) -> str:
     """A table of the parts."""
-    lines = ["part       nodes        edges   heard from others  sent to others"]
+    lines = ["part       nodes        edges     values received  sent to others"]
     for rank, file in enumerate(manifest["files"]):
         share = 100 * file["halo"] / max(1, file["nodes"])
         lines.append(

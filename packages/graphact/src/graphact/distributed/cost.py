@@ -35,7 +35,7 @@ from graphact.spec import (
     Sum,
     UnsupportedModelError,
 )
-from graphact.spec.operations import KERNEL
+from graphact.spec.reductions import KERNEL
 
 INDEX = 8  # bytes of an index
 PLACE = 4  # bytes of a place in a list

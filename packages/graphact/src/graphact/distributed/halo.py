@@ -223,7 +223,7 @@ def _subgraph(rows: LocalRows, chosen: Array, row_number: Array, number: Array, 
     if rows.diagonal is not None:
         diagonal = weight.new_zeros(num_nodes)
         diagonal[torch.from_numpy(row_number[chosen])] = torch.from_numpy(rows.diagonal[chosen])
-    return Graph._of(from_sorted(target, source, weight, diagonal, num_nodes))
+    return Graph(*from_sorted(target, source, weight, diagonal, num_nodes))
 
 
 def split_k_hop(part: Part, plan: HaloPlan, hops: int, closed: bool) -> HaloSplit:

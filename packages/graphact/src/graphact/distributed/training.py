@@ -1,6 +1,6 @@
-"""Training on a partitioned graph: the checks that all processes agree, and the loss that they share.
+"""Training on a partitioned graph: checks that all processes agree, the loss and the checkpoint that they share.
 
-A next start goes on from the file of :mod:`graphact.distributed.shared_checkpoint`.
+``torchrun --max-restarts`` starts the processes again; they then go on from the checkpoint.
 """
 
 import math
@@ -13,32 +13,28 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
 
 from graphact._checks import check_choice, check_integer, check_positive, check_tensor
 from graphact.distributed.partitioned import PartitionedGraph
 from graphact.distributed.process_group import (
     PartitionError,
     all_gather,
+    broadcast,
     check_mixes_no_nodes,
     raise_on_all_ranks,
     readable_network_errors,
     replicate,
 )
-from graphact.distributed.shared_checkpoint import SharedCheckpoint
 from graphact.training import TrainingSettings
-from graphact.training.loop import SingleModel
+from graphact.training.checkpoint import moments_of, read_tensors, restore_moments, write_tensors
+from graphact.training.loop import ModelBatch, Selection, SingleModel
 from graphact.training.loop import train as run_epochs
-from graphact.training.task import check_classes, check_finite
+from graphact.training.task import LOSSES, check_classes, check_finite
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-LOSSES: dict[str, Loss] = {
-    "mse": lambda outputs, targets: F.mse_loss(outputs, targets, reduction="sum"),
-    "smooth_l1": lambda outputs, targets: F.smooth_l1_loss(outputs, targets, reduction="sum"),
-    "cross_entropy": lambda logits, labels: F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum"),
-}
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,10 @@ def train(
         check_finite("inputs", inputs)
         check_finite("targets", targets)
         check_mixes_no_nodes(model)
-        return LOSSES[check_choice("loss", loss, tuple(LOSSES))] if isinstance(loss, str) else loss
+        if not isinstance(loss, str):
+            return loss
+        losses = LOSSES[check_choice("loss", loss, tuple(LOSSES))]
+        return lambda outputs, targets: losses(outputs, targets).sum()
 
     summed_loss = raise_on_all_ranks(check, graph.group)
     named_loss = loss if isinstance(loss, str) else getattr(loss, "__qualname__", type(loss).__name__)
@@ -195,6 +194,86 @@ class PartitionedModel(SingleModel):
         if not math.isfinite(value):
             raise ValueError(f"the loss is {value} in epoch {len(self.losses)}: try a smaller learning_rate")
         return torch.tensor([value], dtype=torch.float64)
+
+
+class SharedCheckpoint:
+    """The checkpoint of a model that several processes train: the first one writes and reads the file.
+
+    Args:
+        path: the file.
+        graph: the part of this process.
+        work: what must be as it was, as JSON values.
+        every: epochs between checkpoints.
+        epochs: after the last of them, one is written too.
+        losses: the loss of each epoch done; training appends to it.
+        log: called by the first process where training goes on.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        graph: PartitionedGraph,
+        work: dict[str, Any],
+        every: int,
+        epochs: int,
+        losses: list[float],
+        log: Callable[[str], None],
+    ) -> None:
+        self.path, self.graph, self.work = path if graph.rank == 0 else None, graph, work
+        self.every, self.epochs, self.losses, self.log = every, epochs, losses, log
+
+    def is_due(self, epoch: int) -> bool:
+        return self.path is not None and (epoch % self.every == 0 or epoch == self.epochs)
+
+    def write(self, batch: ModelBatch, optimizer: Optimizer, selection: Selection, epoch: int, seconds: float) -> None:
+        del selection, epoch, seconds  # nothing is selected; the losses count epochs
+        assert self.path is not None
+        assert isinstance(batch, SingleModel)
+        tensors = {f"model.{name}": value for name, value in batch.model.state_dict().items()}
+        tensors |= moments_of(optimizer, dict(batch.model.named_parameters()))
+        tensors["losses"] = torch.tensor(self.losses, dtype=torch.float64)
+        write_tensors(self.path, tensors, {"work": self.work})
+
+    def read(self, batch: ModelBatch, optimizer: Optimizer, selection: Selection) -> int:
+        del selection
+        assert isinstance(batch, SingleModel)
+
+        def read_file() -> tuple[str, dict[str, Any], dict[str, Tensor]] | None:
+            if self.path is None or not self.path.is_file():
+                return None
+            return str(self.path), *read_tensors(self.path)
+
+        stored = broadcast(raise_on_all_ranks(read_file, self.graph.group), self.graph.group)
+        if stored is not None:
+            path, header, tensors = stored
+            self._restore(path, header, tensors, batch, optimizer)
+        done, count = len(self.losses), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        if self.graph.rank == 0 and (done or count != "0"):
+            start = f"goes on after epoch {done} of {self.epochs}" if done else "starts from the beginning"
+            most = os.environ.get("TORCHELASTIC_MAX_RESTARTS", count)
+            restart = "" if count == "0" else f" (restart {count} of at most {most})"
+            self.log(f"training {start}{restart}, checkpoint {self.path}")
+        return done
+
+    def _restore(
+        self, path: str, header: dict[str, Any], tensors: dict[str, Tensor], batch: SingleModel, optimizer: Optimizer
+    ) -> None:
+        """Restore the file at ``path`` if it belongs to this work."""
+        model = batch.model
+        expected = {f"model.{name}": value.shape for name, value in model.state_dict().items()}
+        found = {name: tensor.shape for name, tensor in tensors.items() if name.startswith("model.")}
+        if expected != found:
+            raise PartitionError(f"{path} belongs to another model: its parameters have other names or shapes")
+        recorded = header.get("work") or {}
+        for name, value in self.work.items():
+            if value != recorded.get(name):
+                raise PartitionError(
+                    f"{path} is the checkpoint of other work: {name} {recorded.get(name)!r:.80} there, {value!r:.80} "
+                    "here; delete it or name another file"
+                )
+        model.load_state_dict({name.removeprefix("model."): tensors[name] for name in expected})
+        restore_moments(optimizer, dict(model.named_parameters()), tensors)
+        self.losses += tensors["losses"].tolist()
 
 
 def sum_over_processes(value: Tensor, graph: PartitionedGraph) -> float:

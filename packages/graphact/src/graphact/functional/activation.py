@@ -23,7 +23,7 @@ from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
 from graphact.kernels import activation_plan, autograd
 from graphact.spec.kinds import Reads
-from graphact.spec.operations import KERNEL, MAX, MIN, Operation
+from graphact.spec.reductions import KERNEL, MAX, MIN, Operation
 
 
 def graph_adaptive(
@@ -56,7 +56,7 @@ def graph_adaptive(
         op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"`` (see :func:`neighborhood_max` and its kin), or a function
             as :func:`neighborhood_apply` takes it.
         gamma: width of the Gaussian, for ``op="kernel"``.
-        parameters: the parameters of an :class:`~graphact.spec.operations.Operation`, by name; its initial ones if
+        parameters: the parameters of an :class:`~graphact.spec.reductions.Operation`, by name; its initial ones if
             left out.
         closed: count the node itself among its neighbours.
         unshifted: add the term k = 0; the weights then have K + 1 rows.

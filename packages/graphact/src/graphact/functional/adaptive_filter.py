@@ -9,7 +9,7 @@ from graphact._checks import check_companion, check_positive, check_tensor, did_
 from graphact.functional.neighborhood import AnyOperation, check_operation, functions_pass
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
-from graphact.spec.operations import Operation
+from graphact.spec.reductions import Operation
 
 BankFunction = AnyOperation | tuple[AnyOperation, Mapping[str, float]]
 """A function of a neighbourhood, alone or with its parameters by name."""

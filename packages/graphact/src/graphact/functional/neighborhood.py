@@ -14,7 +14,7 @@ from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
 from graphact.kernels.reference import FUNCTIONS, gather_nodes
-from graphact.spec.operations import KERNEL, MEAN, STD, Operation, as_operation
+from graphact.spec.reductions import MEAN, STD, Operation, as_operation
 
 NeighborhoodFunction = Callable[[Tensor], Tensor] | Callable[[Tensor, Tensor], Tensor]
 AnyOperation = Literal["max", "min", "median", "kernel"] | str | Operation | NeighborhoodFunction
@@ -186,18 +186,16 @@ def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parame
 def functions_pass(x: Tensor, graph: Graph, functions: Functions, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
     """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting.
 
-    One fused pass gives the shift and all functions but users' own and the Gaussian kernel, which is fused where it
-    stands alone.
+    One fused pass gives the shift and all functions but users' own.
     """
     fused = [op.name for op, _ in functions if is_fused(op)]
-    (op, parameters), *others = functions
-    if op is KERNEL and not others and shifting and not autograd.needs_own_shift(x, graph):
-        spread, shifted = autograd.fused_neighbor_pass(x, graph, op.name, closed, shifting)
-        return gaussian(spread, parameters["gamma"], x), autograd.add_own_term(shifted, x, graph)
     found = autograd.neighborhood_functions(x, graph, fused, shifting, closed)
     following, values = (found[0], iter(found[1:])) if shifting else (x, iter(found))
-    rest = [next(values) if is_fused(op) else evaluate(x, graph, op, each, closed) for op, each in functions]
-    return *rest, following
+    results = []
+    for op, parameters in functions:
+        value = next(values) if is_fused(op) else evaluate(x, graph, op, parameters, closed)
+        results.append(gaussian(value, parameters["gamma"], x) if is_fused(op) and op.name == "kernel" else value)
+    return *results, following
 
 
 def is_fused(op: Operation) -> bool:

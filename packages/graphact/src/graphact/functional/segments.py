@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphact.graph import Neighborhoods
 from graphact.kernels.reference import accumulation_dtype
-from graphact.spec.operations import (
+from graphact.spec.reductions import (
     LOG_MEAN_EXP,
     MEAN,
     OPERATIONS,

@@ -27,7 +27,7 @@ class CSR(NamedTuple):
     col: Array
 
 
-def fits_together(state: dict[str, Any]) -> bool:
+def is_consistent(state: dict[str, Any]) -> bool:
     """Return true if the attributes of a graph have consistent types and sizes and no index is out of bounds."""
     names = ("incoming", "outgoing", "weight", "outgoing_weight", "incoming_slot", "diagonal")
     parts: Any = (state.get(name) for name in names)
@@ -204,12 +204,17 @@ def transpose(rows: CSR, values: Array | None = None) -> tuple[CSR, Array]:
     return found, moved
 
 
-def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tuple[CSR, Tensor]:
-    """Return CSR with ascending columns, repeated edges summed in the given order."""
+def sort_by_row(row: Array, col: Array, num_nodes: int) -> tuple[CSR, Array]:
+    """Return CSR of edges by row, then by column, then as they came, and the position of each entry among the edges."""
     edge = np.arange(len(row), dtype=row.dtype)
     by_col, moved = CSR(np.empty(num_nodes + 1, row.dtype), np.empty_like(row)), np.empty_like(edge)
     counting().coo_tocsr(num_nodes, num_nodes, len(row), col, row, edge, *by_col, moved)
-    (rowptr, col), edge = transpose(by_col, moved)  # by row, then by column, then as they came
+    return transpose(by_col, moved)
+
+
+def sort_and_merge(row: Array, col: Array, weight: Tensor, num_nodes: int) -> tuple[CSR, Tensor]:
+    """Return CSR with ascending columns, repeated edges summed in the given order."""
+    (rowptr, col), edge = sort_by_row(row, col, num_nodes)
     again = np.flatnonzero(col[1:] == col[:-1]) + 1
     rows = row[edge[again]]
     repeated = rows == row[edge[again - 1]]

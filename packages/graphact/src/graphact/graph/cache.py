@@ -54,8 +54,8 @@ class BuildCache(Generic[T]):
     It cannot be captured in a CUDA graph: there, and where a wait matters, build a :class:`~graphact.Graph` once.
     """
 
-    def __init__(self, most: int = MAX_CACHED_GRAPHS) -> None:
-        self._most = most
+    def __init__(self, max_entries: int = MAX_CACHED_GRAPHS) -> None:
+        self._max_entries = max_entries
         self._entries: OrderedDict[Hashable, CacheEntry[T]] = OrderedDict()
         self._lock = threading.RLock()  # a tensor may be collected, and its entry dropped, while the lock is held
 
@@ -97,7 +97,7 @@ class BuildCache(Generic[T]):
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)
-            while len(self._entries) > self._most:
+            while len(self._entries) > self._max_entries:
                 self._entries.popitem(last=False)
         return built
 

@@ -1,6 +1,6 @@
 """Entries of a shift operator in the formats of other libraries and in files: SciPy's .npz, or a list of edges."""
 
-import secrets
+import io
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph.edges import check_weights
-from graphact.storage import DAMAGES, naming_folder, one_line
+from graphact.storage import DAMAGES, one_line, write_atomically
 
 if TYPE_CHECKING:
     import networkx
@@ -124,16 +124,6 @@ def edges_of_pyg(data: Any) -> tuple[Tensor, Tensor | None, int]:
     return edge_index, weight, data.num_nodes
 
 
-def data_of_pyg(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, batch: Tensor | None) -> Any:
-    """PyG's ``Data`` with these edges."""
-    from torch_geometric.data import Data
-
-    data = Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=num_nodes)
-    if batch is not None:
-        data.batch = batch
-    return data
-
-
 def check_suffix(path: Path) -> str:
     """Return the suffix of a file, which gives its format; raise if it is unknown."""
     if path.suffix not in SUFFIXES:
@@ -168,7 +158,7 @@ def read_entries(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Lines of ``source target [weight]``, apart by spaces or commas; # begins a comment, ``# nodes N`` counts them."""
+    """Lines of ``source target [weight]``, by spaces or commas; # begins a comment, ``# nodes N`` counts them."""
     text = path.read_text(encoding="utf-8")
     stated = [" ".join(line.split()[2:]) for line in text.splitlines() if line.split()[:2] == ["#", "nodes"]]
     edges = [line for line in text.replace(",", " ").splitlines() if line.split("#")[0].strip()]
@@ -193,18 +183,15 @@ def write_entries(path: Path, target: Tensor, source: Tensor, weight: Tensor, nu
     """Write a graph; the file is complete or, if writing was interrupted, not there."""
     suffix, weight = check_suffix(path), weight.detach()
     weight = weight.float() if weight.dtype in HALF_PRECISION else weight  # the same numbers, in a type that SciPy has
-    partial = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{suffix}")
-    with naming_folder(path.parent):
-        try:
-            if suffix == ".npz":
-                import scipy.sparse
+    if suffix == ".npz":
+        import scipy.sparse
 
-                entries: Any = (weight.cpu().numpy(), (target.cpu().numpy(), source.cpu().numpy()))
-                scipy.sparse.save_npz(partial, scipy.sparse.coo_array(entries, shape=(num_nodes, num_nodes)).tocsr())
-            else:
-                rows = zip(source.tolist(), target.tolist(), weight.tolist(), strict=True)
-                lines = [f"# nodes {num_nodes}", *(f"{j} {i} {w!r}" for j, i, w in rows)]
-                partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        entries: Any = (weight.cpu().numpy(), (target.cpu().numpy(), source.cpu().numpy()))
+        file = io.BytesIO()
+        scipy.sparse.save_npz(file, scipy.sparse.coo_array(entries, shape=(num_nodes, num_nodes)).tocsr())
+        content = file.getvalue()
+    else:
+        rows = zip(source.tolist(), target.tolist(), weight.tolist(), strict=True)
+        lines = [f"# nodes {num_nodes}", *(f"{j} {i} {w!r}" for j, i, w in rows)]
+        content = ("\n".join(lines) + "\n").encode()
+    write_atomically(path, content)

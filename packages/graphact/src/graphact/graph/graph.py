@@ -16,12 +16,11 @@ from graphact._checks import (
     check_probability,
     converting_to,
 )
-from graphact.graph import build, convert, edges, generators, normalize, union
+from graphact.graph import build, convert, edges, generators, normalize, sensors, union
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import (
     Neighborhoods,
-    Parts,
     hop_pattern,
     inverse_permutation,
     map_tensors,
@@ -109,7 +108,7 @@ class Graph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
-        if not build.fits_together(state):
+        if not build.is_consistent(state):
             raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
         self.__dict__.update(state)
 
@@ -136,7 +135,7 @@ class Graph:
             TypeError: edge_index does not hold integers, or edge_weight does not hold real numbers.
             ValueError: wrong shape, device or node index, weights that are not finite, or no node at all.
         """
-        return cls._of(build.from_edges(edges.as_edges(edge_index, edge_weight, num_nodes), is_coalesced))
+        return cls(*build.from_edges(edges.as_edges(edge_index, edge_weight, num_nodes), is_coalesced))
 
     @classmethod
     @BUILT_OUTSIDE
@@ -183,7 +182,7 @@ class Graph:
         """Build a graph from a PyG ``Data`` or ``Batch`` with an ``edge_index`` or, without one, an ``adj_t``.
 
         Its edge_weight, or an edge_attr that holds one real number an edge, gives the weights; any other edge_attr
-        (vectors, integer categories) is left aside and edges weigh one. The graphs of a ``Batch`` are told apart by its
+        (vectors, integer categories) is ignored and edges weigh one. The graphs of a ``Batch`` are told apart by its
         ``batch``.
         """
         edge_index, edge_weight, num_nodes = convert.edges_of_pyg(data)
@@ -223,6 +222,47 @@ class Graph:
 
     @classmethod
     @BUILT_OUTSIDE
+    def within_radius(cls, coordinates: Any, radius: float, *, scale: float | None = None) -> "Graph":
+        r"""Connect the points that are at most a radius apart; weighted and symmetric.
+
+        The weight at distance d is :math:`\exp(-d^2 / (2 \cdot \text{scale}^2))`.
+
+        Args:
+            coordinates: points of shape ``(N, D)``, Euclidean; :func:`graphact.graph.points_on_earth` makes them of
+                degrees.
+            radius: the largest distance of neighbours.
+            scale: width of the Gaussian; half the radius when left out.
+        """
+        return cls.from_edge_index(*sensors.within_radius(coordinates, radius, scale))
+
+    @classmethod
+    @BUILT_OUTSIDE
+    def from_correlations(cls, readings: Any, k: int) -> "Graph":
+        """Connect each sensor with the k whose readings go together with its own most; weighted and symmetric.
+
+        Two sensors are connected when either is among the k most correlated of the other, with Pearson's correlation,
+        if it is positive, as the weight. Take the readings of the training part alone.
+
+        Args:
+            readings: ``(T, N)``, NaN where one is missing.
+            k: number of neighbours, from 1 to N - 1.
+        """
+        return cls.from_edge_index(*sensors.correlated(readings, k))
+
+    @classmethod
+    @BUILT_OUTSIDE
+    def from_named_edges(cls, path: str | os.PathLike[str], nodes: Sequence[Any], *, directed: bool = False) -> "Graph":
+        """Read a CSV file of edges between named nodes, in rows ``source,target`` or ``source,target,weight``.
+
+        Args:
+            path: the file; its first row may hold names of columns.
+            nodes: the names of all nodes in their order, such as the columns of a table of readings.
+            directed: an edge leads from its source to its target alone.
+        """
+        return cls.from_edge_index(*sensors.read_named_edges(Path(path), nodes, directed))
+
+    @classmethod
+    @BUILT_OUTSIDE
     def union(cls, graphs: Iterable["Graph"]) -> "Graph":
         """Put graphs side by side, without edges between them, nodes in the given order.
 
@@ -248,7 +288,7 @@ class Graph:
                     f"graphs must agree in dtype and device, got {first.dtype} on {first.device} "
                     f"and {graph.dtype} on {graph.device}"
                 )
-        return cls._of(union.join(graphs))
+        return cls(*union.join(graphs))
 
     @classmethod
     @BUILT_OUTSIDE
@@ -256,7 +296,7 @@ class Graph:
         """Read a graph from a file: SciPy's ``.npz``, which holds S, or a list of edges.
 
         A list of edges (``.txt``, ``.csv``, ``.edges``) has a line ``source target [weight]`` for each directed edge,
-        apart by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
+        separated by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -275,11 +315,7 @@ class Graph:
     @classmethod
     def _from_entries(cls, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> "Graph":
         """Build a graph from checked entries ``S[target, source] = weight``."""
-        return cls._of(build.from_entries(target, source, weight, num_nodes))
-
-    @classmethod
-    def _of(cls, parts: Parts) -> "Graph":
-        return cls(*parts)
+        return cls(*build.from_entries(target, source, weight, num_nodes))
 
     # Facts
 
@@ -515,7 +551,11 @@ class Graph:
             >>> graphact.Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3).to_pyg()
             Data(edge_index=[2, 2], edge_weight=[2], num_nodes=3)
         """
-        return convert.data_of_pyg(*self.to_edge_index(), self.num_nodes, self.batch)
+        from torch_geometric.data import Data
+
+        edge_index, edge_weight = self.to_edge_index()
+        batch = {} if self.batch is None else {"batch": self.batch}
+        return Data(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.num_nodes, **batch)
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return all entries of S as target, source and weight: the edges, then the diagonal."""

@@ -24,14 +24,14 @@ POWERS = torch.tensor([2.0**power for power in range(-1022, 1023)], dtype=torch.
 
 @outside_compiled_code("eigenvalues are found in every call: normalise the graphact.Graph once and compile with it")
 def spectral(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
-    """S divided by its largest eigenvalue magnitude; the zero operator stays as it is."""
+    """S divided by its largest eigenvalue magnitude; the zero operator is returned unchanged."""
     if not weight.any() and (diagonal is None or not diagonal.any()):
         return weight, diagonal
     radius, exponent = spectral_radius(incoming, weight, diagonal)
     if radius == 0:
         raise ValueError(
-            'kind "spectral" needs an eigenvalue that is not zero, and this operator has none (graphs without cycles '
-            "are such)"
+            'kind "spectral" needs an eigenvalue that is not zero, and this operator has none, as graphs without '
+            "cycles have none"
         )
     scaled, loops = (None if part is None else power_of_two(part, -exponent) / radius for part in (weight, diagonal))
     for part in (scaled, loops):

@@ -425,6 +425,8 @@ def empirical_topology(
     for node in largest.topk(min(draws, graph.num_nodes)).indices:
         weight = weight.detach().requires_grad_()
         watched = module(x, Graph.from_edge_index(edge_index, weight, graph.num_nodes))[..., node, :]
+        if not watched.requires_grad:  # nor on any parameter: no output depends on an edge
+            break
         (gradient,) = torch.autograd.grad(watched.flatten()[watched.abs().argmax()], weight, allow_unused=True)
         if gradient is not None:
             for sign in (1.0, -1.0):

@@ -25,12 +25,13 @@ from graphact.guarantees.layers import (
     get_branches,
     iterate_hops,
     propagate_error,
+    read_model,
+    read_signals,
     resolve_graph,
     split_readout,
     widths,
 )
 from graphact.guarantees.lipschitz import MAX_NORM_WORK, form_sizes, layer_norms, limit_work, rounding, tightest_norms
-from graphact.guarantees.reading import read_model, read_signals
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, PointwiseRule, find_rule, layer_norm_box
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 

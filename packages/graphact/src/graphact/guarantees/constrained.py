@@ -7,9 +7,8 @@ from torch.nn.utils import parametrize
 from graphact._checks import HALF_PRECISION, check_positive
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
-from graphact.guarantees.layers import Layers, propagate_magnitude
+from graphact.guarantees.layers import Layers, part_names, propagate_magnitude, read_layers, read_own
 from graphact.guarantees.lipschitz import certified_norms, valid_norms
-from graphact.guarantees.reading import part_names, read_layers, read_own
 from graphact.guarantees.rules import find_rule
 from graphact.nn import GraphModule
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError

@@ -48,7 +48,7 @@ from graphact.guarantees.rules import (
     get_gamma,
 )
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
-from graphact.spec.operations import MAX, MIN
+from graphact.spec.reductions import MAX, MIN
 
 MAX_WORK = 2_000_000_000  # values (sets, nodes in reach, signals, features of all layers): a minute or two
 MAX_REACHES = 10 * MAX_ENTRIES  # links times nodes, where sets have several links: 200 MB

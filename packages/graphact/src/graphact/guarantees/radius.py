@@ -33,13 +33,14 @@ from graphact.guarantees.layers import (
     get_branches,
     iterate_hops,
     propagate_magnitude,
+    read_model,
+    read_signals,
     resolve_graph,
     shift_by,
     to_scipy,
     walk_errors,
 )
 from graphact.guarantees.lipschitz import MAX_NORM_WORK, limit_work, norms_or_magnitudes
-from graphact.guarantees.reading import read_model, read_signals
 from graphact.guarantees.rules import (
     OPERATIONS,
     LinearMean,

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from graphact.functional.elementwise import LEAK, pointwise
 from graphact.spec import HopMixture, LayerNorm, Pointwise
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, STD, TRIMMED_MEAN, Operation
+from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP, MAX, MEAN, MEDIAN, MIN, STD, TRIMMED_MEAN, Operation
 
 if TYPE_CHECKING:
     from graphact.guarantees.lipschitz import PowerRows
@@ -44,34 +44,44 @@ def safe_sqrt(x: Tensor) -> Tensor:
     return torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0)
 
 
-@dataclass(frozen=True)
-class MonotoneMean:
-    """A function that is monotone in every value and commutes with adding a constant to all: an affine combination."""
+def largest(near: Tensor) -> Tensor:
+    """Return the largest value of each table ``(..., n, d, F)``; 0 without neighbours."""
+    return near.amax(-2) if near.size(-2) else near.sum(-2)
 
-    operation: Operation
+
+class NonExpansive:
+    """A function of the neighbours that moves by no more than the value that moves most."""
+
     max_change = math.inf
-
-    def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
-        """Return the largest row norm among the neighbours; in the first hop together with the pointwise term."""
-        weight, norms = layer.weights[hop].abs(), rows.norms[table]
-        if table.size(-1) == 0:
-            return weight * norms.sum(1)
-        if hop > 0:
-            return weight * norms.amax(1)
-        # beta e_i + h S_j while the ReLU is on, h S_j while it is off; less beta, which the sum has already
-        own = rows.entries(table, nodes.unsqueeze(-1)).unsqueeze(-1)
-        on = weight * (norms - own.abs()) + (layer.beta + layer.weights[hop] * own).abs()
-        return torch.maximum(on, weight * norms).amax(1) - layer.beta.abs()
 
     def differences(
         self, _layer: HopMixture, forms: Tensor, _thorough: bool, _nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the mean of the forms that can be selected, and the largest deviation from it."""
+        """Return the mean of the forms, and the largest deviation from it."""
         near = gather(forms, table)
-        if table.size(-1) == 0:
-            return near.sum(2), near.sum(2)[0]
-        middle = near.mean(2)
-        return middle, (near - middle.unsqueeze(2)).abs().sum(0).amax(1)
+        middle = near.mean(2) if table.size(-1) else near.sum(2)
+        return middle, largest((near - middle.unsqueeze(2)).abs().sum(0))
+
+    def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
+        """Return the largest change of a neighbour."""
+        return largest(gather(errors, table))
+
+
+@dataclass(frozen=True)
+class MonotoneMean(NonExpansive):
+    """A function that is monotone in every value and commutes with adding a constant to all: an affine combination."""
+
+    operation: Operation
+
+    def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", nodes: Tensor, table: Tensor) -> Tensor:
+        """Return the largest row norm among the neighbours; in the first hop together with the pointwise term."""
+        weight, norms = layer.weights[hop].abs(), rows.norms[table]
+        if hop > 0 or table.size(-1) == 0:
+            return weight * largest(norms)
+        # beta e_i + h S_j while the ReLU is on, h S_j while it is off; less beta, which the sum has already
+        own = rows.entries(table, nodes.unsqueeze(-1)).unsqueeze(-1)
+        on = weight * (norms - own.abs()) + (layer.beta + layer.weights[hop] * own).abs()
+        return torch.maximum(on, weight * norms).amax(1) - layer.beta.abs()
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
@@ -95,11 +105,6 @@ class MonotoneMean:
     def select(self, layer: HopMixture, values: Tensor) -> Tensor:
         """Apply the operation over the second last dimension, which is not empty."""
         return self.operation(values[..., :1, :], values, layer.parameters)
-
-    def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
-        """Return the largest change of a neighbour."""
-        near = gather(errors, table)
-        return near.amax(-2) if table.size(-1) else near.sum(-2)
 
     def loss(
         self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
@@ -154,25 +159,19 @@ class LinearMean(MonotoneMean):
         return middle, shared, torch.zeros_like(middle)
 
 
-class StandardDeviation:
+class StandardDeviation(NonExpansive):
     """The population standard deviation, whose gradient has a 1-norm of at most 1 and the sum 0."""
-
-    max_change = math.inf
 
     def constants(self, layer: HopMixture, hop: int, rows: "PowerRows", _nodes: Tensor, table: Tensor) -> Tensor:
         """Return the largest row norm among the neighbours."""
-        norms = rows.norms[table]
-        return layer.weights[hop].abs() * (norms.amax(1) if table.size(-1) else norms.sum(1))
+        return layer.weights[hop].abs() * largest(rows.norms[table])
 
     def differences(
-        self, _layer: HopMixture, forms: Tensor, _thorough: bool, _nodes: Tensor, table: Tensor
+        self, layer: HopMixture, forms: Tensor, thorough: bool, nodes: Tensor, table: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Bound the size by the largest difference of a form from the mean of all; the direction is unknown."""
-        near = gather(forms, table)
-        middle = torch.zeros_like(near.sum(2))
-        if table.size(-1) == 0:
-            return middle, middle[0]
-        return middle, (near - near.mean(2, keepdim=True)).abs().sum(0).amax(1)
+        """Return the largest deviation alone: the direction is unknown."""
+        middle, apart = super().differences(layer, forms, thorough, nodes, table)
+        return torch.zeros_like(middle), apart
 
     def enclose(
         self, layer: HopMixture, centre: Tensor, generators: Tensor, _nodes: Tensor, table: Tensor
@@ -186,11 +185,6 @@ class StandardDeviation:
         value = STD(centre[..., :1, :], centre, layer.parameters)
         low, high = (value - change).clamp_min(0), value + change
         return (low + high) / 2, unknown, (high - low) / 2
-
-    def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
-        """Return the largest change of a neighbour."""
-        near = gather(errors, table)
-        return near.amax(-2) if table.size(-1) else near.sum(-2)
 
     def loss(
         self, _layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int

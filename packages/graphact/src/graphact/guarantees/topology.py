@@ -20,6 +20,8 @@ from graphact.guarantees.layers import (
     iterate_hops,
     propagate_error,
     propagate_through_rows,
+    read_own,
+    read_signals,
     split_readout,
     widths,
 )
@@ -32,10 +34,9 @@ from graphact.guarantees.link_loss import (
     is_linear,
 )
 from graphact.guarantees.lipschitz import form_sizes
-from graphact.guarantees.reading import read_own, read_signals
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP
+from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP
 
 MAX_NUMBERS = 5 * MAX_ENTRIES  # of errors, or of the forms of a box, held together: 800 MB
 

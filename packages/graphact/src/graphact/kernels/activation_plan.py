@@ -47,16 +47,18 @@ class ActivationPlan:
         hops, terms, kept, sums = weights.size(0), [], [], []
         signal = self._shift(x) if self.shifted else x
         for hop in range(1, hops + 1):
-            values, slots, following = self.backend.fused_neighbor_pass(
-                signal, self.tensors, self.op, self.closed, hop < hops, self.max_degree
+            found = self.backend.neighborhood_functions(
+                signal, self.tensors, (self.op,), self.closed, hop < hops, self.max_degree
             )
             if self.op == "kernel":
-                sums += [values] if isinstance(gamma, Tensor) else []
-                values, slots = self._gaussian(values, gamma), signal
-            terms.append(values)
-            kept.append(slots)
+                sums += [found["kernel"]] if isinstance(gamma, Tensor) else []
+                terms.append(self._gaussian(found["kernel"], gamma))
+                kept.append(signal)
+            else:
+                terms.append(found[self.op])
+                kept.append(found[f"{self.op} slot"])
             if hop < hops:
-                signal = self._add_diagonal(following, signal)
+                signal = self._add_diagonal(found["shift"], signal)
         mix = (self.backend if hops <= MAX_FUSED_TERMS else reference).mix
         return mix(x, terms, beta, weights), (*terms, *kept, *sums)
 
@@ -73,7 +75,11 @@ class ActivationPlan:
         for hop in reversed(range(hops if needs_x or sums else 0)):
             grad_term, grad_following = grad_terms.pop(), grad_signal
             if self.op != "kernel":
-                grad_signal = self.backend.hop_backward(grad_term, kept[hop], grad_following, self.tensors, self.closed)
+                grads = (
+                    {self.op: grad_term} if grad_following is None else {self.op: grad_term, "shift": grad_following}
+                )
+                slots = {f"{self.op} slot": kept[hop]}
+                grad_signal = self.backend.neighborhood_functions_backward(grads, slots, self.tensors, self.closed)
                 grad_signal = grad_signal if grad_following is None else self._add_diagonal(grad_signal, grad_following)
                 continue
             if sums:
@@ -149,7 +155,7 @@ def _make_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifte
         return None
     if op == "kernel" and x.dtype in HALF_PRECISION:  # its sums are held in float32
         return None
-    small = hops <= MAX_FUSED_TERMS and hasattr(backend, "choose_plan") and backend.choose_plan(x, graph)
+    small = hops <= MAX_FUSED_TERMS and hasattr(backend, "choose_plan") and backend.choose_plan(x, graph, op)
     return (small or ActivationPlan)(graph, x, op, closed, shifted)
 
 

@@ -4,7 +4,7 @@ A backward pass is made of the same operations, so gradients have gradients. See
 the functions at the end are what the layers above call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,9 +19,11 @@ from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Li
 from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, is_traced, materialized
 from graphact.kernels.reference import (
     FUNCTIONS,
+    RESULTS,
     SELECTIONS,
+    SLOTS,
     accumulation_dtype,
-    complete_results,
+    first_given,
     gather_selected,
     nodes_at,
     num_members,
@@ -211,103 +213,84 @@ class SumProducts(KernelOp, name="sum_products"):
         return SumSqDiffBackward.apply(grad, other, lists), SumSqDiffBackward.apply(grad, x, lists)
 
 
-class SumSqDiffAndShift(KernelOp, name="sum_sq_diff_and_shift"):
-    """A sum of squared differences and a shift of one signal, so its gradient is the sum of both."""
-
-    schema = "(Tensor x, Tensor[] graph, bool shifting) -> (Tensor, Tensor)"
-    signals, bundle = 1, (GraphTensors, 1)
-
-    @staticmethod
-    def run(x: Tensor, graph: GraphTensors, shifting: bool) -> tuple[Tensor, Tensor]:
-        sums, _, shifted = implementation(x).fused_neighbor_pass(x, graph, "kernel", False, shifting, 0)
-        return sums, shifted
-
-    @staticmethod
-    def fake(x: Tensor, _: Any, shifting: bool) -> tuple[Tensor, Tensor]:
-        return x.new_empty(x.shape, dtype=accumulation_dtype(x.dtype)), x.new_empty(x.shape if shifting else 0)
-
-    @staticmethod
-    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        x, graph, ctx.shifting = inputs
-        ctx.set_materialize_grads(False)
-        SumSqDiffAndShift.save_tensors(ctx, graph, x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, grad_shifted: Tensor | None) -> Gradients:
-        x, graph = SumSqDiffAndShift.load_saved(ctx)
-        total = None if grad is None else 2 * SumSqDiffBackward.apply(grad, x, graph.lists)
-        if grad_shifted is None or not ctx.shifting:
-            return (total,)
-        back = Shift.apply(grad_shifted, graph.weight_t, graph.weight, graph.lists.transposed)
-        return (back if total is None else total + back,)
-
-    @staticmethod
-    def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, Tensor], tangents: tuple[Any, ...]) -> Gradients:
-        (x, graph, shifting), tangent = inputs, tangents[0]
-        sums = 2 * SumProducts.apply(x, tangent, graph.lists)
-        if not shifting:  # torch refuses None for an output of numbers
-            return sums, tangent.new_empty(0)
-        return sums, Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
-
-
 class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
-    """Several functions of the neighbours' values and the shift of one signal, so its gradient is a sum."""
+    """Several functions of the neighbours' values and the shift of one signal, so its gradient is a sum.
+
+    The operator returns all `RESULTS`; those that are not requested are empty.
+    """
 
     schema = (
         "(Tensor x, Tensor[] graph, str ops, bool closed, bool shifting, int max_degree) -> "
-        "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+        "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
     )
     signals, bundle = 1, (GraphTensors, 1)
 
     @staticmethod
-    def run(
-        x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
-    ) -> tuple[Tensor, ...]:
-        return implementation(x).neighborhood_functions(x, graph, ops, closed, shifting, max_degree)
+    def run(x: Tensor, graph: GraphTensors, ops: str, *options: Any) -> tuple[Tensor, ...]:
+        return _completed(x, implementation(x).neighborhood_functions(x, graph, ops.split(","), *options))
 
     @staticmethod
     def fake(x: Tensor, _: Any, ops: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
-        types = wanted_results(x, ops, shifting, max_degree)
-        return complete_results(x, {name: x.new_empty(x.shape, dtype=dtype) for name, dtype in types.items()})
+        types = wanted_results(x, ops.split(","), shifting, max_degree)
+        return _completed(x, {name: x.new_empty(x.shape, dtype=dtype) for name, dtype in types.items()})
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, graph, ops, ctx.closed, shifting, _ = inputs
-        names, ctx.dtype = wanted_results(x, ops, shifting, MAX_NODES), x.dtype
-        ctx.wanted = [name in names for name in ("shift", *FUNCTIONS)]
+        ctx.wanted, ctx.dtype = wanted_results(x, ops.split(","), shifting, MAX_NODES), x.dtype
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*output[6:])
-        moments = (*output[4:6], x) if "std" in names else (None, None, None)
-        slots = (slot if op in names else None for op, slot in zip(SELECTIONS, output[6:], strict=True))
-        NeighborhoodFunctions.save_tensors(ctx, graph, *slots, *moments)
+        ctx.mark_non_differentiable(*output[-len(SLOTS) :])
+        saved = {**dict(zip(RESULTS, output, strict=True)), "x": x}
+        needed = {name for name in SLOTS if name in ctx.wanted}
+        needed |= {"mean", "std", "x"} if "std" in ctx.wanted else {"x"} if "kernel" in ctx.wanted else set()
+        NeighborhoodFunctions.save_tensors(ctx, graph, *(saved[name] if name in needed else None for name in SAVED))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Gradients:
-        *slots, mean, std, x, graph = NeighborhoodFunctions.load_saved(ctx)
-        given = [grad if wanted else None for grad, wanted in zip(grads, ctx.wanted, strict=False)]
-        if all(grad is None for grad in given):
-            return (None,)
-        slots = [None if grad is None else slot for grad, slot in zip(given[1:4], slots, strict=True)]
-        moments = (None, None, None) if given[5] is None else (mean, std, x)
-        return (NeighborhoodFunctionsBackward.apply(*given, *slots, *moments, graph, ctx.closed).to(ctx.dtype),)
+        *tensors, graph = NeighborhoodFunctions.load_saved(ctx)
+        given = {name: grad for name, grad in zip(RESULTS, grads, strict=True) if name in ctx.wanted}
+        slots = [slot if given.get(op) is not None else None for op, slot in zip(SELECTIONS, tensors, strict=False)]
+        moments = (None, None, None) if given.get("std") is None else tensors[len(SLOTS) :]
+        parts = []
+        if any(given.get(name) is not None for name in GATHERED):
+            grads = tuple(given.get(name) for name in GATHERED)
+            parts.append(NeighborhoodFunctionsBackward.apply(*grads, *slots, *moments, graph, ctx.closed).to(ctx.dtype))
+        if given.get("kernel") is not None:
+            parts.append(2 * SumSqDiffBackward.apply(given["kernel"], tensors[-1], graph.lists))
+        return (sum(parts[1:], parts[0]) if parts else None,)
 
     @staticmethod
     def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
         (x, graph, ops, closed, shifting, _), tangent = inputs, tangents[0]
-        names = wanted_results(x, ops, shifting, MAX_NODES)
-        results = [output[at].new_empty(0) for at in range(6)]  # torch refuses None for an output of numbers
+        held, wanted = dict(zip(RESULTS, output, strict=True)), wanted_results(x, ops.split(","), shifting, MAX_NODES)
+        found = {name: held[name].new_empty(0) for name in RESULTS[: -len(SLOTS)]}  # torch refuses None for numbers
         if shifting:
-            results[0] = Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
-        for at, op in enumerate(SELECTIONS):
-            if op in names:
-                results[1 + at] = gather_selected(tangent, nodes_at(output[6 + at], graph.incoming, closed), 0.0)
-        if "mean" in names:
-            mean, std = output[4:6]
-            heard, products = _sums_of_products(tangent, x, graph, closed, "std" in names)
-            results[4] = heard / num_members(graph.incoming, closed)
-            if "std" in names:
-                results[5] = safe_ratio((products - mean * heard) / num_members(graph.incoming, closed), std)
-        return *results, None, None, None
+            found["shift"] = Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
+        for op in SELECTIONS:
+            if op in wanted:
+                selected = nodes_at(held[f"{op} slot"], graph.incoming, closed)
+                found[op] = gather_selected(tangent, selected, 0.0)
+        if "mean" in wanted:
+            heard, products = _sums_of_products(tangent, x, graph, closed, "std" in wanted)
+            count = num_members(graph.incoming, closed)
+            found["mean"] = heard / count
+            if "std" in wanted:
+                found["std"] = safe_ratio((products - held["mean"] * heard) / count, held["std"])
+        if "kernel" in wanted:
+            found["kernel"] = 2 * SumProducts.apply(x, tangent, graph.lists)
+        return *found.values(), *[None] * len(SLOTS)
+
+
+GATHERED = RESULTS[:6]  # those whose gradients NeighborhoodFunctionsBackward takes; the one of "kernel" is apart
+SAVED = (*SLOTS, "mean", "std", "x")
+
+
+def _completed(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """The results in order, with empty tensors for those that were not found."""
+    wide = accumulation_dtype(x.dtype)
+    kinds = dict.fromkeys(RESULTS, x.dtype) | dict.fromkeys(("mean", "std", "kernel"), wide)
+    kinds |= dict.fromkeys(SLOTS, torch.uint8)
+    return tuple(found[name] if name in found else x.new_empty(0, dtype=dtype) for name, dtype in kinds.items())
 
 
 class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backward"):
@@ -322,12 +305,12 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
 
     @staticmethod
     def run(*inputs: Any) -> Tensor:
-        given = next(x for x in inputs if x is not None)
-        return implementation(given).neighborhood_functions_backward(*inputs)
+        grads, saved = _named_inputs(inputs)
+        return implementation(first_given(grads, saved)).neighborhood_functions_backward(grads, saved, *inputs[12:])
 
     @staticmethod
     def fake(*inputs: Any) -> Tensor:
-        given = next(x for x in (*inputs[:4], inputs[11], *inputs[4:6]) if x is not None)
+        given = first_given(*_named_inputs(inputs))
         return given.new_empty(given.shape)
 
     @staticmethod
@@ -352,13 +335,9 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
             heard, products = _sums_of_products(wide, x, graph, ctx.closed, ctx.given[5])
             found[4] = heard / count if ctx.given[4] else None
         if ctx.given[5]:
-            scale = safe_ratio(grad_std / count, std)
-            sums = products - mean * heard
-            found[5], found[9], found[10] = (
-                safe_ratio(sums / count, std),
-                -scale * heard,
-                -safe_ratio(scale * sums, std),
-            )
+            scale, sums = safe_ratio(grad_std / count, std), products - mean * heard
+            found[5], found[9] = safe_ratio(sums / count, std), -scale * heard
+            found[10] = -safe_ratio(scale * sums, std)
             found[11] = wide * _sum_members(scale, graph.lists.transposed, ctx.closed)
         return tuple(None if grad is None else grad.to(dtype) for grad, dtype in zip(found, ctx.dtypes, strict=True))
 
@@ -379,6 +358,16 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
             )
             terms.append(cls.apply(*[None] * 5, inputs[5], *[None] * 3, center, std, signal, *inputs[12:]))
         return sum(terms[1:], terms[0]) if terms else None
+
+
+def _named_inputs(inputs: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The gradients and the saved tensors among the inputs of NeighborhoodFunctionsBackward."""
+    named = list(zip((*GATHERED, *SAVED), inputs, strict=False))
+    grads, saved = named[: len(GATHERED)], named[len(GATHERED) :]
+    return (
+        {name: grad for name, grad in grads if grad is not None},
+        {name: tensor for name, tensor in saved if tensor is not None},
+    )
 
 
 def _sum_members(x: Tensor, lists: EdgeLists, closed: bool) -> Tensor:
@@ -414,23 +403,6 @@ def sum_sq_diff(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> 
     return SumSqDiff.apply(x, EdgeLists(incoming, outgoing))
 
 
-def fused_neighbor_pass(x: Tensor, graph: Graph, op: str, closed: bool, shifting: bool) -> tuple[Tensor, Tensor]:
-    """Values and shift of :func:`graphact.kernels.reference.fused_neighbor_pass`; edge weights get no gradient."""
-    if op == "kernel":
-        return SumSqDiffAndShift.apply(x, tensors_of(graph), shifting)
-    results = _apply_functions(x, graph, op, closed, shifting)
-    return results[1 + FUNCTIONS.index(op)], results[0]
-
-
-def _apply_functions(x: Tensor, graph: Graph, ops: str, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
-    # compiled code must not depend on a number that differs from graph to graph
-    max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
-    tensors = tensors_of(graph)
-    if not shifting and may_have_derivative(graph.weight):  # unread, and vmap may batch them
-        tensors = tensors._replace(weight=graph.incoming_slot, weight_t=graph.incoming_slot)
-    return NeighborhoodFunctions.apply(x, tensors, ops, closed, shifting, max_degree)
-
-
 def neighborhood_functions(
     x: Tensor, graph: Graph, ops: Sequence[str], shift: bool, closed: bool = False
 ) -> tuple[Tensor, ...]:
@@ -441,8 +413,9 @@ def neighborhood_functions(
     Args:
         x: signal ``(..., N, F)``.
         graph: the graph, whose weights and diagonal concern the shift alone.
-        ops: names among ``"max"``, ``"min"``, ``"median"`` (the lower one), ``"mean"`` and ``"std"`` (the population
-            standard deviation). All are 0 over an empty neighbourhood.
+        ops: names among ``"max"``, ``"min"``, ``"median"`` (the lower one), ``"mean"``, ``"std"`` (the population
+            standard deviation) and ``"kernel"`` (the sum of squared differences to the node, in at least float32). All
+            are 0 over an empty neighbourhood.
         shift: whether the shift is wanted.
         closed: count a node among its neighbours.
 
@@ -458,9 +431,14 @@ def neighborhood_functions(
     is_fused = shift and len(ops) > 0 and not needs_own_shift(x, graph)
     results: dict[str, Tensor] = {}
     if len(ops) > 0:
-        found = _apply_functions(x, graph, ",".join(ops), closed, is_fused)
-        results = dict(zip(("shift", *FUNCTIONS), found, strict=False))
-    values = tuple(results[op].to(x.dtype) for op in ops)
+        # compiled code must not depend on a number that differs from graph to graph
+        max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
+        tensors = tensors_of(graph)
+        if not is_fused and may_have_derivative(graph.weight):  # unread, and vmap may batch them
+            tensors = tensors._replace(weight=graph.incoming_slot, weight_t=graph.incoming_slot)
+        found = NeighborhoodFunctions.apply(x, tensors, ",".join(ops), closed, is_fused, max_degree)
+        results = dict(zip(RESULTS, found, strict=True))
+    values = tuple(results[op] if op == "kernel" else results[op].to(x.dtype) for op in ops)
     if not shift:
         return values
     if not is_fused:

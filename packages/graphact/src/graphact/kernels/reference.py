@@ -5,7 +5,7 @@ float32, so results are the same on every run and every device up to rounding.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -76,14 +76,14 @@ def shift_weight_grad(grad: Tensor, x: Tensor, lists: Lists) -> Tensor:
     return torch.cat(found)[inverse_permutation(torch.cat(places))]
 
 
-LOSES_EVERY_COMPARISON = {"max": -math.inf, "min": math.inf, "median": math.nan}
+LOSES_EVERY_COMPARISON = {"max": -math.inf, "min": math.inf}
 
 
 def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed: bool) -> tuple[Tensor, Tensor]:
     """The maximum, minimum or lower median of each neighbourhood, and the node it comes from.
 
-    The candidate at node j is ``x[j]`` or, with ``source_index`` ``(..., N, F)``, the value ``x[source_index[j]]`` of
-    another node; an index N says that there is none at j, which max and min leave out.
+    The candidate at node j is ``x[j]`` or, with ``source_index`` ``(..., N, F)`` and max or min, the value
+    ``x[source_index[j]]`` of another node; an index N says that there is none at j.
 
     Returns the values, 0 for an empty neighbourhood, and the nodes they come from as int32: the lowest among ties, N
     where there was no candidate. NaN wins over all numbers.
@@ -172,86 +172,43 @@ def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lis
     return (reduce(incoming, own_terms) + reduce(outgoing, terms_of_others)).to(x.dtype)
 
 
-def fused_neighbor_pass(
-    x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Evaluate a function of the neighbours' values and the shift in one pass.
-
-    Returns :func:`select` (or, for ``"kernel"``, :func:`sum_sq_diff`), the slot of the selected neighbour in the list
-    of each node, and :func:`shift`. A slot d, where d neighbours are listed, says that the node itself was selected
-    (in a closed neighbourhood) or no node. Slots are integers as small as ``max_degree``, the length of the longest
-    list, allows. Results that are not requested are empty.
-    """
-    shifted = shift(x, graph.weight, graph.incoming) if shifting else x.new_empty(0)
-    if op == "kernel":
-        return sum_sq_diff(x, graph.incoming), x.new_empty(0, dtype=torch.uint8), shifted
-    values, selected = select(x, None, graph.incoming, op, closed)
-    return values, slots_of(selected, graph.incoming).to(slot_dtype(max_degree)), shifted
-
-
-def hop_backward(
-    grad: Tensor, selected_slot: Tensor, grad_shifted: Tensor | None, graph: GraphTensors, closed: bool
-) -> Tensor:
-    """The adjoint of :func:`fused_neighbor_pass` with a selection, from the gradients of its values and its shift."""
-    scattered = scatter_selected(grad, nodes_at(selected_slot, graph.incoming, closed))
-    return scattered if grad_shifted is None else scattered + shift(grad_shifted, graph.weight_t, graph.outgoing)
-
-
-FUNCTIONS = ("max", "min", "median", "mean", "std")
+FUNCTIONS = ("max", "min", "median", "mean", "std", "kernel")
 SELECTIONS = FUNCTIONS[:3]
-RESULTS = ("shift", *FUNCTIONS, *(f"{op} slot" for op in SELECTIONS))
+SLOTS = tuple(f"{op} slot" for op in SELECTIONS)
+RESULTS = ("shift", *FUNCTIONS, *SLOTS)  # of neighborhood_functions
+Results = Mapping[str, Tensor]
 
 
 def neighborhood_functions(
-    x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
-) -> tuple[Tensor, ...]:
-    """Evaluate several functions of the neighbours' values and the shift in one pass.
+    x: Tensor, graph: GraphTensors, ops: Collection[str], closed: bool, shifting: bool, max_degree: int
+) -> dict[str, Tensor]:
+    """Evaluate several functions of the neighbours' values and the shift in one pass; return them by name.
 
-    ``ops`` lists names of `FUNCTIONS`, separated by commas. Returns the shift, the functions in the order of
-    `FUNCTIONS`, then the slots of the largest, the smallest and the median value as :func:`fused_neighbor_pass` gives
-    them. The mean and the standard deviation, :func:`moments`, are held in at least float32; the mean comes with the
-    standard deviation, whose gradient needs it. Results that are not requested are empty.
+    With the largest, the smallest and the median value comes the slot of the selected neighbour in the list of each
+    node, such as ``"max slot"``. A slot d, where d neighbours are listed, says that the node itself was selected (in a
+    closed neighbourhood) or no node. Slots are integers as small as ``max_degree``, the length of the longest list,
+    allows. The mean and the standard deviation, :func:`moments`, and ``"kernel"``, :func:`sum_sq_diff`, are held in at
+    least float32; the mean comes with the standard deviation, whose gradient needs it.
     """
     found = {"shift": shift(x, graph.weight, graph.incoming)} if shifting else {}
-    for op in ops.split(","):
+    for op in wanted_results(x, ops, False, max_degree):
         if op in SELECTIONS:
-            found[op], found[f"{op} slot"], _ = fused_neighbor_pass(x, graph, op, closed, False, max_degree)
-        else:
+            found[op], selected = select(x, None, graph.incoming, op, closed)
+            found[f"{op} slot"] = slots_of(selected, graph.incoming).to(slot_dtype(max_degree))
+        elif op == "kernel":
+            found[op] = sum_sq_diff(x, graph.incoming)
+        elif op in FUNCTIONS:
             found[op] = moments(x, graph.incoming, closed, op)
-    if "std" in found and "mean" not in found:
-        found["mean"] = moments(x, graph.incoming, closed, "mean")
-    return complete_results(x, found)
+    return found
 
 
-def wanted_results(x: Tensor, ops: str, shifting: bool, max_degree: int) -> dict[str, torch.dtype]:
-    """The type of each result of :func:`neighborhood_functions` that is not empty, by its name among `RESULTS`."""
-    names, wide = ops.split(","), accumulation_dtype(x.dtype)
-    types = {op: x.dtype if op in SELECTIONS else wide for op in names}
-    types |= {"shift": x.dtype} if shifting else {}
-    types |= {"mean": wide} if "std" in names else {}
-    return types | {f"{op} slot": slot_dtype(max_degree) for op in SELECTIONS if op in names}
-
-
-def complete_results(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-    """The results of :func:`neighborhood_functions` in order, with empty tensors for those that were not found."""
+def wanted_results(x: Tensor, ops: Collection[str], shifting: bool, max_degree: int) -> dict[str, torch.dtype]:
+    """The types of the results of :func:`neighborhood_functions` by name."""
     wide = accumulation_dtype(x.dtype)
-    dtypes = (x.dtype, *[x.dtype] * len(SELECTIONS), wide, wide, *[torch.uint8] * len(SELECTIONS))
-    return tuple(
-        found[name] if name in found else x.new_empty(0, dtype=dtype)
-        for name, dtype in zip(RESULTS, dtypes, strict=True)
-    )
-
-
-def select_apart(
-    fused_pass: Callable[..., tuple[Tensor, Tensor, Tensor]], x: Tensor, graph: GraphTensors, ops: str, closed: bool,
-    shifting: bool, max_degree: int
-) -> dict[str, Tensor]:  # fmt: skip
-    """Those results that come from :func:`fused_neighbor_pass` of a backend: the median, and a single selection."""
-    if ops not in SELECTIONS and "median" not in ops:
-        return {}
-    op, with_shift = ops if ops in SELECTIONS else "median", shifting and ops in SELECTIONS
-    value, slot, shifted = fused_pass(x, graph, op, closed, with_shift, max_degree)
-    return {op: value, f"{op} slot": slot, **({"shift": shifted} if with_shift else {})}
+    types = {op: x.dtype if op in SELECTIONS else wide for op in ops}
+    types |= {"shift": x.dtype} if shifting else {}
+    types |= {"mean": wide} if "std" in ops else {}
+    return types | {f"{op} slot": slot_dtype(max_degree) for op in SELECTIONS if op in ops}
 
 
 def moments(x: Tensor, lists: Lists, closed: bool, op: str) -> Tensor:
@@ -287,39 +244,39 @@ def safe_ratio(x: Tensor, divisor: Tensor) -> Tensor:
     return torch.where(divisor == 0, 0.0, x / torch.where(divisor == 0, 1.0, divisor))
 
 
-def neighborhood_functions_backward(
-    grad_shifted: Tensor | None, grad_max: Tensor | None, grad_min: Tensor | None, grad_median: Tensor | None,
-    grad_mean: Tensor | None, grad_std: Tensor | None, max_slot: Tensor | None, min_slot: Tensor | None,
-    median_slot: Tensor | None, mean: Tensor | None, std: Tensor | None, x: Tensor | None, graph: GraphTensors,
-    closed: bool,
-) -> Tensor:  # fmt: skip
-    """The gradient of :func:`neighborhood_functions` by x, from those of its results; None adds nothing.
+def neighborhood_functions_backward(grads: Results, saved: Results, graph: GraphTensors, closed: bool) -> Tensor:
+    """The gradient of :func:`neighborhood_functions` by x, from those of its results but ``"kernel"``.
 
     ``out[j] = sum_i grad_std[i] / (d[i] std[i]) (x[j] - mean[i])`` for the standard deviation, over the nodes i whose
-    neighbour j is; d is the number of neighbours. It alone needs ``mean``, ``std`` and ``x``.
+    neighbour j is; d is the number of neighbours. ``saved`` holds the slots of the selections among ``grads``; with a
+    standard deviation also the mean, the standard deviation and x.
     """
-    given = [
-        grad for grad in (grad_shifted, grad_max, grad_min, grad_median, x, grad_mean, grad_std) if grad is not None
-    ]
-    wide, parts = accumulation_dtype(given[0].dtype), []
+    dtype, parts = first_given(grads, saved).dtype, []
+    wide = accumulation_dtype(dtype)
     count = num_members(graph.incoming, closed).to(wide)
-    if grad_shifted is not None:
-        parts.append(shift(grad_shifted.to(wide), graph.weight_t, graph.outgoing))
-    for grad, slot in ((grad_max, max_slot), (grad_min, min_slot), (grad_median, median_slot)):
-        if grad is not None and slot is not None:
-            parts.append(scatter_selected(grad.to(wide), nodes_at(slot, graph.incoming, closed)))
+    if "shift" in grads:
+        parts.append(shift(grads["shift"].to(wide), graph.weight_t, graph.outgoing))
+    for op in SELECTIONS:
+        if op in grads:
+            parts.append(scatter_selected(grads[op].to(wide), nodes_at(saved[f"{op} slot"], graph.incoming, closed)))
 
     def spread(grad: Tensor) -> Tensor:
         total = shift(grad, grad.new_ones(graph.outgoing.col.shape), graph.outgoing)
         return total + grad if closed else total
 
-    if grad_mean is not None:
-        parts.append(spread(grad_mean / count))
-    if grad_std is not None and mean is not None and std is not None and x is not None:
-        scale = safe_ratio(grad_std / count, std)
+    if "mean" in grads:
+        parts.append(spread(grads["mean"] / count))
+    if "std" in grads:
+        scale, x = safe_ratio(grads["std"] / count, saved["std"]), saved["x"]
         own = torch.where(x.isfinite(), x.to(wide), 0.0)  # where it is not, all deviations around are NaN
-        parts.append(own * spread(scale) - spread(scale * mean))
-    return torch.stack(parts).sum(0).to(given[0].dtype)
+        parts.append(own * spread(scale) - spread(scale * saved["mean"]))
+    return (parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)).to(dtype)
+
+
+def first_given(grads: Results, saved: Results) -> Tensor:
+    """The first of the tensors that have the shape and type of a gradient by x, or else of a sum."""
+    given = [*(grads.get(name) for name in RESULTS[:4]), saved.get("x"), *grads.values()]
+    return next(tensor for tensor in given if tensor is not None)
 
 
 def num_members(lists: Lists, closed: bool) -> Tensor:

@@ -6,13 +6,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_companion, check_integer
-from graphact.functional.adaptive_filter import BankFunction, BankFunctions, adaptive_filter, check_functions
+from graphact.functional.adaptive_filter import BankFunction, adaptive_filter, check_functions
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.call import check_features, resolve_graph
 from graphact.nn.module import STARTS, Start, UniformModule
 from graphact.spec import AdaptiveFilter, Layer
-from graphact.spec.operations import OPERATIONS
+from graphact.spec.reductions import OPERATIONS
 
 
 class AdaptiveFilterBank(UniformModule):
@@ -30,7 +30,7 @@ class AdaptiveFilterBank(UniformModule):
         out_features: features of the output.
         order: the order K, at least 1, which is the number of exchanges.
         ops: the functions f: names (``"max"``, ``"min"``, ``"median"``, ``"std"``, ``"mean"``, ``"kernel"``, or a
-            registered one), :class:`~graphact.spec.operations.Operation`, functions as :class:`GraphAdaptive` takes
+            registered one), :class:`~graphact.spec.reductions.Operation`, functions as :class:`GraphAdaptive` takes
             them, or pairs of one of these and its parameters, such as ``("kernel", {"gamma": 0.5})``.
         bias: add a trained constant to each output feature.
         closed: count a node among its neighbours.
@@ -82,10 +82,17 @@ class AdaptiveFilterBank(UniformModule):
         shape, terms = (self.in_features, self.out_features), self.in_features * (self.order + 1)
         self.add_uniform("taps", terms, self.order + 1, *shape)
         self.add_uniform("function_taps", terms, len(self.functions), self.order, *shape, start=self.start)
-        self.register_parameter("bias", None)
-        if bias:
-            self.add_uniform("bias", terms, self.out_features)
+        self.add_bias(bias, terms, self.out_features)
         self.reset_parameters()
+
+    @property
+    def ops(self) -> list[Any]:
+        """Return the functions as the constructor takes them, by name where they have one."""
+        entries = [
+            (op.name if OPERATIONS.get(op.name) is op else op.function, dict(parameters))
+            for op, parameters in self.functions
+        ]
+        return [[op, parameters] if parameters else op for op, parameters in entries]
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         x = check_features(x, "in_features", self.in_features)
@@ -97,14 +104,4 @@ class AdaptiveFilterBank(UniformModule):
         return (AdaptiveFilter(self.functions, self.closed, self.taps, self.function_taps, self.bias),)
 
     def config(self) -> dict[str, Any]:
-        names = ("in_features", "out_features", "order", "closed", "normalize", "start")
-        config = {name: getattr(self, name) for name in names}
-        return {**config, "ops": describe_functions(self.functions), "bias": self.bias is not None}
-
-
-def describe_functions(functions: BankFunctions) -> list[Any]:
-    """Return the operations of a bank as its constructor takes them, by name where they have one."""
-    entries = [
-        (op.name if OPERATIONS.get(op.name) is op else op.function, dict(parameters)) for op, parameters in functions
-    ]
-    return [[op, parameters] if parameters else op for op, parameters in entries]
+        return {**super().config(), "bias": self.bias is not None}

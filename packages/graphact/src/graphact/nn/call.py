@@ -163,7 +163,7 @@ def resolve_graph(
         raise TypeError(f"graph must be a graphact.Graph or an edge_index tensor, got {kind_of(graph)}{advice}")
     if edge_weight is not None:
         raise TypeError("edge_weight goes with an edge_index; a sparse tensor holds its own weights")
-    return with_batch(_graph_of_sparse(graph), batch)
+    return with_batch(Graph.from_sparse(graph), batch)
 
 
 def with_batch(graph: GraphLike, batch: Tensor | None) -> GraphLike:
@@ -171,7 +171,7 @@ def with_batch(graph: GraphLike, batch: Tensor | None) -> GraphLike:
     return graph.with_batch(batch) if batch is not None and isinstance(graph, Graph) else graph
 
 
-def takes_batch(module: nn.Module, *, with_any: bool = False) -> bool:
+def accepts_batch(module: nn.Module, *, with_any: bool = False) -> bool:
     """Return whether a call of a module takes ``batch`` by name or, ``with_any``, keywords of any name."""
     original = getattr(module, "_orig_mod", module)  # of torch.compile
     try:
@@ -198,7 +198,7 @@ def _build_graph(
     edge_index: Tensor,
     edge_weight: Tensor | None,
     normalize: Normalization | None,
-    batch: Tensor | None = None,
+    batch: Tensor | None,
 ) -> Graph:
     if x.dim() < 2:
         raise ValueError(f"x must have the shape (..., N, F), got {tuple(x.shape)}")
@@ -215,8 +215,3 @@ def _build_graph(
         return graph if normalize is None else graph.normalize(normalize)
 
     return BUILT.get((plain_edge_index(edge_index)[0], edge_weight, batch), (num_nodes, dtype, normalize), build)
-
-
-@outside_compiled_code("a sparse tensor is sorted in every call: build a graphact.Graph once and compile with it")
-def _graph_of_sparse(matrix: Any) -> Graph:
-    return Graph.from_sparse(matrix)

@@ -106,11 +106,6 @@ def describe_batch_norm(module: nn.BatchNorm1d) -> tuple[Layer, ...]:
     return (Linear(torch.diag(gain), offset if module.bias is None else offset + module.bias),)
 
 
-def describe_prelu(module: nn.PReLU) -> tuple[Layer, ...]:
-    """Return one slope for all features, or one for each."""
-    return (Pointwise("prelu", module.weight[0] if module.num_parameters == 1 else module.weight),)
-
-
 def describe_layer_norm(module: nn.LayerNorm) -> tuple[Layer, ...]:
     """Return the norm over the features of each node."""
     if len(module.normalized_shape) != 1:
@@ -136,7 +131,7 @@ PARTS: dict[type[nn.Module], Describer] = {
     **TORCH_LAYERS,
     **dict.fromkeys(DROPOUTS, describe_dropout),
     nn.BatchNorm1d: describe_batch_norm,
-    nn.PReLU: describe_prelu,
+    nn.PReLU: lambda module: (Pointwise("prelu", module.weight if len(module.weight) > 1 else module.weight[0]),),
     nn.LayerNorm: describe_layer_norm,
     nn.Sequential: describe_chain,
 }

@@ -1,7 +1,5 @@
 """DiGRAF: a diffeomorphism of an interval for each graph (Mantri et al., NeurIPS 2024)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -114,7 +112,3 @@ class DiGRAF(NamedActivation):
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(self.hops if self.adaptive else 0, pools=self.adaptive)
-
-    def config(self) -> dict[str, Any]:
-        names = ("features", "cells", "radius", "adaptive", "hops", "normalize", "start")
-        return {name: getattr(self, name) for name in names}

@@ -35,7 +35,7 @@ class EdgeNet(UniformModule):
         num_nodes: number of nodes of the graph.
         num_edges: number of its edges.
         pattern: digest of its neighbour lists.
-        normalize: of no consequence, as edge weights play no part.
+        normalize: without effect, as edge weights play no part.
 
     Shapes:
         x: ``(..., N, in_features)``; result: ``(..., N, out_features)``; ``own``: ``(K + 1, N, in_features,
@@ -54,6 +54,7 @@ class EdgeNet(UniformModule):
         True
     """
 
+    bias: Tensor | None
     own: Tensor
     edge: Tensor
     graph_digest: Tensor  # the pattern, so that a state_dict tells which graph its coefficients belong to
@@ -75,10 +76,7 @@ class EdgeNet(UniformModule):
         self.in_features = check_integer("in_features", in_features, minimum=1)
         self.out_features = check_integer("out_features", out_features, minimum=1)
         self.normalize = check_normalize(normalize)
-        self.bias: Tensor | None
-        self.register_parameter("bias", None)
-        if bias:
-            self.add_uniform("bias", self.in_features, self.out_features)
+        self.add_bias(bias, self.in_features, self.out_features)
         if graph is not None:
             graph = check_graph("graph", graph)
             num_nodes, num_edges, pattern = graph.num_nodes, graph.num_edges, pattern_of(graph)
@@ -136,10 +134,8 @@ class EdgeNet(UniformModule):
         """Return the same filter for ``graph.permute(perm)``, whose node i is node ``perm[i]`` of this graph."""
         self.check_pattern(graph)
         moved = graph.permute(perm)
-        twin = EdgeNet(
-            self.in_features, self.out_features, moved, order=self.order, bias=self.bias is not None,
-            normalize=self.normalize,
-        ).to(self.own)  # fmt: skip
+        options: dict[str, Any] = {"order": self.order, "bias": self.bias is not None, "normalize": self.normalize}
+        twin = EdgeNet(self.in_features, self.out_features, moved, **options).to(self.own)
         number, perm = graph.num_nodes, torch.as_tensor(perm, device=graph.device)
         keys = graph.incoming.rows * number + graph.incoming.col
         wanted = perm[moved.incoming.rows] * number + perm[moved.incoming.col]
@@ -149,9 +145,8 @@ class EdgeNet(UniformModule):
 
     def describe(self) -> tuple[Layer, ...]:
         parameters = dict(self.named_parameters())
-        return (
-            Convolution("EdgeNet", self.options(), self.order, parameters, self.in_features, self.out_features),
-        )  # fmt: skip
+        widths = self.in_features, self.out_features
+        return (Convolution("EdgeNet", self.options(), self.order, parameters, *widths),)
 
     def options(self) -> dict[str, Any]:
         """Return the sizes and the pattern of the graph, and the order."""

@@ -10,7 +10,7 @@ from graphact._checks import check_choice, check_integer, check_positive
 from graphact.functional.adaptive_filter import BankFunction
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.adaptive_filter_bank import AdaptiveFilterBank, describe_functions
+from graphact.nn.adaptive_filter_bank import AdaptiveFilterBank
 from graphact.nn.call import resolve_graph
 from graphact.nn.graph_filter import GraphFilter
 from graphact.nn.lookup import Activation, describe_activation, make_activation
@@ -178,20 +178,14 @@ class GCNN(LayeredNetwork):
         self.readout = make_readout(banks[-1].out_features, out_features, readout_bias)
 
     def config(self) -> dict[str, Any]:
-        activation = self.activation or [describe_activation(part) for part in self.activations]
+        names = ("hops", "per_feature", "closed", "gamma", "learn_gamma", "start", "normalize")
         return {
             **bank_config(self.filters),
-            **adaptive_config(self.filters),
+            **({"bank": "adaptive", "ops": self.filters[0].ops} if self.bank == "adaptive" else {}),
             **self.readout_config(),
             **({"residual": True} if self.residual else {}),
-            "activation": activation,
-            "hops": self.hops,
-            "per_feature": self.per_feature,
-            "closed": self.closed,
-            "gamma": self.gamma,
-            "learn_gamma": self.learn_gamma,
-            "start": self.start,
-            "normalize": self.normalize,
+            "activation": self.activation or [describe_activation(part) for part in self.activations],
+            **{name: getattr(self, name) for name in names},
         }
 
 
@@ -240,15 +234,18 @@ def make_filters(
     adaptive: Mapping[str, Any] | None = None,
 ) -> list[Bank]:
     """Return a filter bank for each pair of consecutive widths; adaptive ones if their options are given."""
+    widths = pair_widths(features)
+    orders = one_per_layer("order", order, len(widths))
+    kind: type[Bank] = GraphFilter if adaptive is None else AdaptiveFilterBank
+    options: dict[str, Any] = {"bias": bias, "normalize": normalize, **(adaptive or {})}
+    return [kind(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+
+
+def pair_widths(features: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the numbers of features of the input and of the output of each layer."""
     if not isinstance(features, (list, tuple)) or len(features) < 2:
         raise ValueError(f"features must list the input and at least one layer, such as [1, 8, 8], got {features!r}")
-    orders = one_per_layer("order", order, len(features) - 1)
-    widths = itertools.pairwise(features)
-    options: dict[str, Any] = {"bias": bias, "normalize": normalize}
-    if adaptive is None:
-        return [GraphFilter(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
-    options |= adaptive
-    return [AdaptiveFilterBank(*pair, order=k, **options) for pair, k in zip(widths, orders, strict=True)]
+    return list(itertools.pairwise(features))
 
 
 def one_per_layer(name: str, value: Any, layers: int) -> list[Any]:
@@ -274,11 +271,3 @@ def bank_config(filters: nn.ModuleList) -> dict[str, Any]:
         "order": [bank.order for bank in banks],
         "bias": banks[0].bias is not None,
     }
-
-
-def adaptive_config(filters: nn.ModuleList) -> dict[str, Any]:
-    """Return the arguments that make the banks adaptive; none for linear ones."""
-    first = filters[0]
-    if not isinstance(first, AdaptiveFilterBank):
-        return {}
-    return {"bank": "adaptive", "ops": describe_functions(first.functions)}

@@ -9,7 +9,7 @@ from graphact.graph.normalize import Normalization
 from graphact.nn.module import Start
 from graphact.nn.neighborhood_activation import NeighborhoodActivation, parameter_value
 from graphact.spec.kinds import Reads
-from graphact.spec.operations import (
+from graphact.spec.reductions import (
     KERNEL,
     LOG_MEAN_EXP,
     MAX,
@@ -34,7 +34,7 @@ class GraphAdaptive(NeighborhoodActivation):
     :func:`graphact.nn.register` gives it a name.
 
     Args:
-        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.spec.operations.Operation`, or a
+        op: ``"max"``, ``"min"``, ``"median"``, ``"kernel"``, an :class:`~graphact.spec.reductions.Operation`, or a
             function of ``(neighbors)`` or of ``(own, neighbors)`` as :func:`graphact.functional.neighborhood_apply`
             takes it; subclasses with an ``operation`` have no such argument.
         features: number F of features to give each its own weights; None shares them among all.
@@ -57,12 +57,11 @@ class GraphAdaptive(NeighborhoodActivation):
         torch.Size([4, 10, 3])
     """
 
-    unshifted: bool
+    reads: Reads
 
     @property
-    def reads(self) -> Reads:  # type: ignore[override]
-        """Return which terms it has; see :class:`graphact.spec.HopMixture`."""
-        return "unshifted" if self.unshifted else "shifted"
+    def unshifted(self) -> bool:
+        return self.reads == "unshifted"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -81,7 +80,7 @@ class GraphAdaptive(NeighborhoodActivation):
         start: Start = "zero",
         **options: float | bool,
     ) -> None:
-        vars(self).update(operation=as_operation(op), unshifted=bool(unshifted))
+        vars(self).update(operation=as_operation(op), reads="unshifted" if unshifted else "shifted")
         super().__init__(features=features, hops=hops, closed=closed, normalize=normalize, start=start, **options)
 
     def config(self) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def init_named(
     **options: float | bool,
 ) -> None:
     """Initialize an activation whose class has an operation."""
-    vars(self)["unshifted"] = bool(unshifted)
+    vars(self)["reads"] = "unshifted" if unshifted else "shifted"
     arguments: dict[str, Any] = {"hops": hops, "closed": closed, "normalize": normalize, "start": start, **options}
     NeighborhoodActivation.__init__(self, features, **arguments)
 
@@ -117,10 +116,8 @@ class GraphAdaptiveMax(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -149,10 +146,8 @@ class GraphAdaptiveMedian(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -182,10 +177,8 @@ class GraphAdaptiveKernel(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: without effect, as a node does not differ from itself.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
 
@@ -221,10 +214,8 @@ class GraphAdaptiveMean(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -255,10 +246,8 @@ class GraphAdaptiveSoftMaximum(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         temperature: t, above 0.
         learn_temperature: train t, through its logarithm; it is trained unless this is False.
 
@@ -292,10 +281,8 @@ class GraphAdaptiveTrimmedMean(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         trim: share of the neighbours that is left out at each end.
         learn_trim: must be False: ``trim`` counts neighbours and cannot be trained.
 
@@ -329,10 +316,8 @@ class GraphAdaptiveWeightedMean(GraphAdaptive):
         hops: number K of shifts; 0 only with ``unshifted``.
         unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: count a node among its neighbours.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         width: w, above 0.
         learn_width: train w, through its logarithm; it is trained unless this is False.
 

@@ -14,7 +14,7 @@ from graphact.nn.module import STARTS, Start, init_uniform
 from graphact.nn.named_activation import GraphInput, NamedActivation
 from graphact.nn.neighborhood_activation import check_hops
 from graphact.spec import Layer
-from graphact.spec.operations import OPERATIONS, find_operation
+from graphact.spec.reductions import OPERATIONS, find_operation
 
 
 class GraphAdaptiveMixture(NamedActivation):

@@ -2,19 +2,18 @@
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphact._checks import check_companion, check_integer
 from graphact.functional import graph_filter
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.call import check_features, resolve_graph
-from graphact.nn.module import GraphModule, init_uniform
+from graphact.nn.module import UniformModule
 from graphact.spec import Filter, Layer
 
 
-class GraphFilter(GraphModule):
+class GraphFilter(UniformModule):
     """A bank of polynomial graph filters, one for each pair of an input and an output feature.
 
     See :func:`graphact.functional.graph_filter`. Taps and bias start uniform within one over the square root of the
@@ -32,6 +31,9 @@ class GraphFilter(GraphModule):
         out_features)``; ``bias``: ``(out_features,)``.
     """
 
+    taps: Tensor
+    bias: Tensor | None
+
     def __init__(
         self,
         in_features: int,
@@ -46,14 +48,10 @@ class GraphFilter(GraphModule):
         self.out_features = check_integer("out_features", out_features, minimum=1)
         self.order = check_integer("order", order, minimum=0)
         self.normalize = check_normalize(normalize)
-        self.taps = nn.Parameter(torch.empty(self.order + 1, self.in_features, self.out_features))
-        self.bias = nn.Parameter(torch.empty(self.out_features)) if bias else None
+        terms = self.in_features * (self.order + 1)
+        self.add_uniform("taps", terms, self.order + 1, self.in_features, self.out_features)
+        self.add_bias(bias, terms, self.out_features)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw new taps and a new bias."""
-        for parameter in self.parameters():
-            init_uniform(parameter, "uniform", self.in_features * (self.order + 1))
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor, edge_weight: Tensor | None = None) -> Tensor:
         x = check_features(x, "in_features", self.in_features)
@@ -64,10 +62,4 @@ class GraphFilter(GraphModule):
         return (Filter(self.taps, self.bias),)
 
     def config(self) -> dict[str, Any]:
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "order": self.order,
-            "bias": self.bias is not None,
-            "normalize": self.normalize,
-        }
+        return {**super().config(), "bias": self.bias is not None}

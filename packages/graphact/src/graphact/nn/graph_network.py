@@ -1,6 +1,5 @@
 """Networks of filter banks, EdgeNets or your own convolutions, and any activation."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from torch import nn
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.nn.adaptive_filter_bank import AdaptiveFilterBank
 from graphact.nn.edge_net import EdgeNet
-from graphact.nn.gcnn import LayeredNetwork, make_readout, one_per_layer
+from graphact.nn.gcnn import LayeredNetwork, make_readout, one_per_layer, pair_widths
 from graphact.nn.graph_filter import GraphFilter
 from graphact.nn.lookup import Activation, accepted, describe_activation
 from graphact.nn.module import GraphModule, Start
@@ -70,10 +69,8 @@ class GraphNetwork(LayeredNetwork):
         normalize: Normalization | None = "symmetric",
     ) -> None:
         super().__init__()
-        if not isinstance(features, list | tuple) or len(features) < 2:
-            raise ValueError(f"features must list the input and at least one layer, got {features!r}")
+        widths = pair_widths(features)
         self.features, self.normalize = list(features), check_normalize(normalize)
-        widths = list(itertools.pairwise(self.features))
         kinds = one_per_layer("convolution", convolution, len(widths))
         self.convolutions = nn.ModuleList(
             make_convolution(kind, *pair, normalize=self.normalize) for kind, pair in zip(kinds, widths, strict=True)

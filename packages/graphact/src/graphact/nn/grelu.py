@@ -1,7 +1,5 @@
 """GReLU: a piecewise linear function for each node and channel (Zhang et al., WWW 2022)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -109,6 +107,3 @@ class GReLU(NamedActivation):
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(self.hops, pools=True)
-
-    def config(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("features", "hops", "pieces", "teleport", "normalize", "start")}

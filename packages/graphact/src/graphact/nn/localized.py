@@ -1,7 +1,7 @@
 """Localized activations: functions of the k-hop neighbours (Ruiz et al.)."""
 
 from graphact.nn.neighborhood_activation import NeighborhoodActivation
-from graphact.spec.operations import MAX, MEDIAN
+from graphact.spec.reductions import MAX, MEDIAN
 
 
 class Localized(NeighborhoodActivation):
@@ -27,7 +27,7 @@ class Localized(NeighborhoodActivation):
     Example:
         >>> import torch, graphact
         >>> class LocalizedMin(graphact.nn.Localized):
-        ...     operation = graphact.spec.operations.MIN
+        ...     operation = graphact.spec.reductions.MIN
         >>> path = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]])
         >>> activation = LocalizedMin(hops=2)  # or a ready one, such as LocalizedMax(hops=2)
         >>> activation(torch.randn(3, 1), path).shape
@@ -48,10 +48,8 @@ class LocalizedMax(Localized):
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of hops.
         closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`Localized`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -81,10 +79,8 @@ class LocalizedMedian(Localized):
         features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
         hops: number K of hops.
         closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` is never changed.
-        start: where the weights h start: ``"zero"``, ``"small"`` (uniform within 0.1 / sqrt(K)) or ``"uniform"``
-            (within 1 / sqrt(K)).
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`Localized`.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.

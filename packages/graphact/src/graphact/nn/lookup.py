@@ -14,7 +14,7 @@ from graphact.graph.protocol import GraphLike
 from graphact.nn.module import GraphModule, describe
 from graphact.registry import BUILT_IN, register
 from graphact.spec import Layer
-from graphact.spec.operations import Operation, unregister_operation
+from graphact.spec.reductions import Operation, unregister_operation
 
 __all__ = ["ACTIVATIONS", "Activation", "PlainModule", "make_activation", "register", "unregister"]
 
@@ -87,7 +87,7 @@ def make_activation(
         module = registry.find(called)
         taken = accepted(module)
         check_options(f"the activation {called!r}", options, taken, taken | options_of_all(options.keys() - taken))
-        if not takes_any(module):  # which says itself what it does not take
+        if not accepts_any_keyword(module):  # which says itself what it does not take
             check_options(f"the activation {called!r}", given, taken, taken)
         return module(**{key: value for key, value in every.items() if key in taken} | given)
     known = options_of_all(options.keys())
@@ -126,7 +126,7 @@ def accepted(module: type[GraphModule]) -> set[str]:
     return names | {*parameters, *(f"learn_{name}" for name in parameters)}
 
 
-def takes_any(module: type[GraphModule]) -> bool:
+def accepts_any_keyword(module: type[GraphModule]) -> bool:
     """Return whether a class takes keywords of any name and checks them itself."""
     return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(module).parameters.values())
 

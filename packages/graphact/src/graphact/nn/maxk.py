@@ -1,7 +1,5 @@
 """MaxK: the k largest features of each node."""
 
-from typing import Any
-
 from torch import Tensor
 
 from graphact._checks import check_integer
@@ -39,6 +37,3 @@ class MaxK(NamedActivation):
 
     def describe(self) -> tuple[Layer, ...]:
         return self.described(0)
-
-    def config(self) -> dict[str, Any]:
-        return {"k": self.k}

@@ -1,5 +1,6 @@
 """The base class of all modules, and the description of what an unchanged module computes."""
 
+import inspect
 import math
 from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
@@ -65,11 +66,20 @@ class GraphModule(nn.Module):
         """Initialize all parameters again."""
 
     def config(self) -> dict[str, Any]:
-        """Return the arguments that construct a module like this one, as JSON values."""
-        raise TypeError(f"{type(self).__name__} has no configuration of its own")
+        """Return the arguments that construct a module like this one, as JSON values: its attributes of their names."""
+        kind = type(self)
+        arguments = () if kind.__init__ is nn.Module.__init__ else inspect.signature(kind).parameters.values()
+        for argument in arguments:
+            if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or not hasattr(self, argument.name):
+                reason = f"its argument {argument.name!r} is not kept as an attribute: define config()"
+                raise TypeError(f"{kind.__name__} has no configuration, {reason}")
+        return {argument.name: getattr(self, argument.name) for argument in arguments}
 
     def extra_repr(self) -> str:
-        config = {} if type(self).config is GraphModule.config else self.config()
+        try:
+            config = self.config()
+        except TypeError:
+            config = {}
         shown = {name: value for name, value in config.items() if self.repr_defaults.get(name, ...) != value}
         return ", ".join(
             f"{name}={getattr(value, '__qualname__', None) or repr(value)}"
@@ -87,6 +97,12 @@ class UniformModule(GraphModule):
         """Register a parameter that starts uniform within ``STARTS[start] / sqrt(terms)``, terms those of its sum."""
         self.register_parameter(name, nn.Parameter(torch.empty(shape)))
         self.initial = {**self.initial, name: (start, terms)}
+
+    def add_bias(self, bias: bool, terms: float, features: int) -> None:
+        """Register a constant of each feature, which is None unless it is asked for."""
+        self.register_parameter("bias", None)
+        if bias:
+            self.add_uniform("bias", terms, features)
 
     def reset_parameters(self) -> None:
         for name, (start, terms) in self.initial.items():

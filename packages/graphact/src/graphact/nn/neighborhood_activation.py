@@ -17,7 +17,7 @@ from graphact.nn.call import check_features, resolve_graph
 from graphact.nn.module import STARTS, GraphModule, Start, init_uniform
 from graphact.spec import HopMixture, Layer
 from graphact.spec.kinds import Reads
-from graphact.spec.operations import OPERATIONS, Operation, register_operation
+from graphact.spec.reductions import OPERATIONS, Operation, register_operation
 
 SETTINGS = ("features", "hops", "closed", "normalize", "start")  # of all of them
 

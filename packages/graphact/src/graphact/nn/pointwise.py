@@ -1,6 +1,6 @@
 """Pointwise activations, called like the others; they ignore the graph."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,6 @@ class PointwiseActivation(GraphModule):
 
     def describe(self) -> tuple[Layer, ...]:
         return (Pointwise(self.function),)
-
-    def config(self) -> dict[str, Any]:
-        return {}
 
 
 class ReLU(PointwiseActivation):
@@ -171,9 +168,6 @@ class Identity(GraphModule):
     def describe(self) -> tuple[Layer, ...]:
         return ()
 
-    def config(self) -> dict[str, Any]:
-        return {}
-
 
 class PReLU(GraphModule):
     r"""ReLU with a trained slope a below 0, which starts at 0.25.
@@ -207,9 +201,6 @@ class PReLU(GraphModule):
 
     def describe(self) -> tuple[Layer, ...]:
         return (Pointwise("prelu", self.slope),)
-
-    def config(self) -> dict[str, Any]:
-        return {"features": self.features}
 
 
 class Maxout(GraphModule):
@@ -253,6 +244,3 @@ class Maxout(GraphModule):
 
     def describe(self) -> tuple[Layer, ...]:
         return (Pointwise("maxout", self.slope, self.offset),)
-
-    def config(self) -> dict[str, Any]:
-        return {"features": self.features, "pieces": self.pieces}

@@ -1,6 +1,6 @@
 """Ablations of DiGRAF's comparison: functions of neighbours without a shift (Mantri et al., NeurIPS 2024)."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +36,7 @@ class Shiftless(NamedActivation):
     weight: Tensor
     bias: Tensor
 
-    def __init__(
-        self, features: int, *, hops: int = 1, normalize: Normalization | None = "symmetric"
-    ) -> None:  # fmt: skip
+    def __init__(self, features: int, *, hops: int = 1, normalize: Normalization | None = "symmetric") -> None:
         super().__init__()
         self.features = check_width(self.name, features)
         self.hops, self.normalize = check_integer("hops", hops, minimum=1), check_normalize(normalize)
@@ -61,9 +59,6 @@ class Shiftless(NamedActivation):
     def describe(self) -> tuple[Layer, ...]:
         return self.described(1)
 
-    def config(self) -> dict[str, Any]:
-        return {"features": self.features, "hops": self.hops, "normalize": self.normalize}
-
 
 class ShiftlessMax(Shiftless):
     r"""The maximum of the neighbours without a shift, "Max" in DiGRAF's comparison: an ablation.
@@ -76,7 +71,7 @@ class ShiftlessMax(Shiftless):
     Args:
         features: number F of features.
         hops: number K of terms.
-        normalize: of no consequence, as only the pattern of the graph is read.
+        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.
@@ -104,7 +99,7 @@ class ShiftlessMedian(Shiftless):
     Args:
         features: number F of features.
         hops: number K of terms.
-        normalize: of no consequence, as only the pattern of the graph is read.
+        normalize: without effect, as only the pattern of the graph is read.
 
     Shapes:
         x: ``(..., N, F)``; result: the same.

@@ -50,11 +50,14 @@ def check_untouched(module: nn.Module) -> None:
     if replaced := next(chain(replaced_methods(module), replaced_in_class(kind)), None):
         reason = f"the {replaced} of this {kind.__name__} was replaced; override it in a subclass that describes itself"
         raise UnsupportedModelError("", reason)
-    # PyG's convolutions have further ones, such as _message_forward_hooks
-    hooks = (value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))
-    if any(hooks) or torch.nn.modules.module._has_any_global_hook():
+    if has_hooks(module) or torch.nn.modules.module._has_any_global_hook():
         reason = f"this {kind.__name__} carries hooks, which may change what it computes: remove them first"
         raise UnsupportedModelError("", reason)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return true if hooks were added to a module; PyG's convolutions have many kinds of them."""
+    return any(value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))
 
 
 def replaced_methods(module: nn.Module) -> Iterator[str]:

@@ -19,7 +19,7 @@ from graphact.graph.graph import check_values
 from graphact.graph.protocol import Pass
 from graphact.kernels.reference import own_term
 from graphact.spec import UnsupportedModelError
-from graphact.spec.operations import MEAN, STD, Operation
+from graphact.spec.reductions import MEAN, STD, Operation
 
 
 class EdgeGraph:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_tensor
+from graphact._checks import check_choice
 from graphact._extras import require
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.graph import check_graph, check_values
@@ -45,7 +45,7 @@ def export_onnx(
         path: where to write.
         edges: ``"constant"`` puts the graph into the file, whose only input is ``x``. With ``"input"`` the file has the
             inputs ``x``, ``edge_index`` ``(2, E)`` and ``edge_weight`` ``(E,)``, of any number of nodes and edges;
-            :meth:`Graph.to_edge_index <graphact.Graph.to_edge_index>` gives the last two. Weights are used as they are
+            :meth:`Graph.to_edge_index <graphact.Graph.to_edge_index>` gives the last two. Weights are used unchanged
             (normalise the graph first), and no edge may be there twice.
 
     Raises:
@@ -64,13 +64,13 @@ def export_onnx(
     """
     require("export_onnx needs", "onnx", "onnxscript")
     check_choice("edges", edges, ("constant", "input"))
-    if takes_edges(model) and not hasattr(graph, "one_hop"):
+    if needs_edges(model) and not hasattr(graph, "one_hop"):
         raise UnsupportedModelError("", ADVICE)
-    x = check_values(check_tensor("x", x), check_graph("graph", graph)).detach()
-    fewest = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
-    if graph.num_nodes < fewest or (edges == "input" and graph.num_edges < fewest):
+    x = check_values(x, check_graph("graph", graph)).detach()
+    min_size = 1 if edges == "constant" else 2  # torch treats sizes below 2 as constants
+    if graph.num_nodes < min_size or (edges == "input" and graph.num_edges < min_size):
         raise ValueError(
-            f'with edges="{edges}" graph must have at least {fewest} nodes and {2 * fewest - 2} edges, '
+            f'with edges="{edges}" graph must have at least {min_size} nodes and {2 * min_size - 2} edges, '
             f"got {graph.num_nodes} and {graph.num_edges}"
         )
     x = x.expand(*(max(size, 2) for size in x.shape[:-2]), *x.shape[-2:])
@@ -106,12 +106,12 @@ def output_of(model: nn.Module, x: Tensor, graph: Graph) -> Any:
     try:
         return model(x, graph)
     except (TypeError, ValueError, AttributeError) as error:
-        if takes_edges(model):
+        if needs_edges(model):
             raise UnsupportedModelError("", ADVICE) from error
         raise
 
 
-def takes_edges(model: nn.Module) -> bool:
+def needs_edges(model: nn.Module) -> bool:
     """Return whether a model is called with an edge_index, like those of PyG, rather than with a graph."""
     if isinstance(model, GraphModule):
         return False

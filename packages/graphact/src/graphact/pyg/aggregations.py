@@ -9,10 +9,10 @@ PyG's implementation.
 import math
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 from torch_geometric import nn
 
+from graphact.nn.unchanged import has_hooks
 from graphact.pyg.message_lists import can_aggregate, messages_of_index
 
 
@@ -139,7 +139,7 @@ class MultiAggregation(nn.MultiAggregation):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
-        names = [None if is_hooked(aggregation) else function_of(aggregation) for aggregation in self.aggrs]
+        names = [None if has_hooks(aggregation) else function_of(aggregation) for aggregation in self.aggrs]
         known = tuple(dict.fromkeys(name for name in names if name is not None))
         values = aggregate(x, known, index, ptr, dim_size, dim)
         if values is None:
@@ -178,8 +178,3 @@ def aggregate(
     messages = messages_of_index(index, ptr, first.size(0), dim_size, x.dtype)
     values = messages.aggregate(first.reshape(first.size(0), math.prod(first.shape[1:])), names)
     return [value.reshape(-1, *first.shape[1:]).movedim(0, dim) for value in values]
-
-
-def is_hooked(module: torch.nn.Module) -> bool:
-    """Return whether hooks may change what a module computes; PyG's convolutions have many kinds of them."""
-    return any(value for name, value in vars(module).items() if name.endswith(("ward_hooks", "ward_pre_hooks")))

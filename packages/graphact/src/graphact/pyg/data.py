@@ -73,8 +73,7 @@ class AttachGraph(BaseTransform):
     the graph.
 
     Args:
-        normalize: how the shift operator is normalised, as in :meth:`graphact.Graph.normalize`; None takes the weights
-            as they are.
+        normalize: normalization of the graph, see :meth:`graphact.Graph.normalize`; None keeps its weights.
 
     Weights are those of :meth:`graphact.Graph.from_pyg`, in the precision of ``data.x`` where that is float32 or
     float64.

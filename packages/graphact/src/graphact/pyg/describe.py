@@ -45,7 +45,7 @@ MAX_POWERS = 20
 DEVIATION = 1e-9  # of an operator from the convolution, in float64, as a part of the largest output
 
 
-def takes_weights(module: nn.Module) -> bool:
+def accepts_weights(module: nn.Module) -> bool:
     """Return whether a model of PyG takes an edge_weight after the edge_index."""
     if isinstance(module, PyGSequential):
         return list(module.signature.param_dict)[1:] == ["edge_index", "edge_weight"]
@@ -93,7 +93,7 @@ def deviation_of(conv: nn.Module, own: Graph, bank: Filter, edges: Edges) -> flo
     if isinstance(same, GINConv):
         kinds = (nn.Linear, PyGLinear, nn.BatchNorm1d)
         first = next((part for part in same.nn.modules() if isinstance(part, kinds)), None)
-        same.nn = nn.Identity() if first is None or not joins(conv) else first
+        same.nn = nn.Identity() if first is None or not begins_with_linear_map(conv) else first
     generator = torch.Generator().manual_seed(own.num_nodes)
     shape = (2, own.num_nodes, bank.in_features)
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -171,7 +171,7 @@ def gin_layers(conv: GINConv, edges: Edges, _: int) -> Described:
     return matrix, Filter(torch.stack([own * unit, unit])), following
 
 
-def joins(conv: GINConv) -> bool:
+def begins_with_linear_map(conv: GINConv) -> bool:
     """Return whether the network of a GINConv begins with a linear map; this does not count as a use of PerLayer."""
     layers = ModelCall(described_edges()).describe(describe_part, conv.nn, "nn")
     return bool(layers) and isinstance(layers[0], Linear)
@@ -201,11 +201,6 @@ def linear_of(module: nn.Module, part: str) -> Linear:
     return layers[0]
 
 
-def describe_linear(module: PyGLinear) -> tuple[Layer, ...]:
-    """Describe PyG's linear map."""
-    return (Linear(module.weight, module.bias),)
-
-
 def describe_mlp(module: MLP) -> tuple[Layer, ...]:
     """Describe linear maps, followed by activation, norm and dropout; the last may be plain."""
     found: list[Layer] = []
@@ -219,11 +214,6 @@ def describe_mlp(module: MLP) -> tuple[Layer, ...]:
     if module.plain_last:
         check_dropout(module, module.dropout[-1])
     return tuple(found)
-
-
-def describe_batch_norm(module: BatchNorm) -> tuple[Layer, ...]:
-    """Describe PyG's wrapper of torch's norm."""
-    return describe_part(module.module, "module")
 
 
 def describe_layer_norm(module: PyGLayerNorm) -> tuple[Layer, ...]:
@@ -324,21 +314,19 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[Any, Edges, int], Described]] = {
 KINDS: dict[type[nn.Module], Describer] = {
     **dict.fromkeys(CONVOLUTIONS, describe_convolution),
     **dict.fromkeys((GCN, GraphSAGE, GIN), describe_model),
-    PyGLinear: describe_linear,
+    PyGLinear: lambda module: (Linear(module.weight, module.bias),),
     MLP: describe_mlp,
     PyGSequential: describe_sequential,
-    BatchNorm: describe_batch_norm,
+    BatchNorm: lambda module: describe_part(module.module, "module"),  # torch's norm
     PyGLayerNorm: describe_layer_norm,
 }
 
 
 def call_module(module: nn.Module, x: Tensor, graph: GraphLike, edges: Edges | None) -> Tensor:
     """Call a module of PyG with the edges, or with the signal alone if it is a linear map or a norm."""
-    return (
-        module(x)
-        if type(module).__module__.startswith(SIGNAL_ONLY)
-        else call_with_edges(module, module, x, graph, edges)
-    )
+    if type(module).__module__.startswith(SIGNAL_ONLY):
+        return module(x)
+    return call_with_edges(module, module, x, graph, edges)
 
 
 register_kinds(KINDS, call_module, package="torch_geometric")

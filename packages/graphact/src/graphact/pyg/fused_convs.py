@@ -9,9 +9,9 @@ from torch_geometric.nn import GINConv, GraphConv, MessagePassing, MultiAggregat
 from torch_geometric.nn import Linear as PyGLinear
 from torch_geometric.nn.aggr import DegreeScalerAggregation
 
-from graphact.nn.unchanged import check_untouched
+from graphact.nn.unchanged import check_untouched, has_hooks
 from graphact.pyg import aggregations
-from graphact.pyg.aggregations import function_of, is_hooked
+from graphact.pyg.aggregations import function_of
 from graphact.pyg.message_lists import can_aggregate, messages_of_edges
 from graphact.spec import UnsupportedModelError
 
@@ -44,14 +44,20 @@ class FusedConv(MessagePassing):
     original: ClassVar[type[MessagePassing]]
     last_reason = ""
 
-    @classmethod
-    def reason_to_leave(cls, conv: Any) -> str:
+    @staticmethod
+    def reason_to_leave(conv: Any) -> str:
         """Return why a convolution of the original class cannot be replaced; else an empty string."""
         raise NotImplementedError
 
+    @staticmethod
+    def aggregations_of(conv: Any) -> list[nn.Module]:
+        """Return the aggregations that the convolution combines."""
+        aggregation = conv.aggr_module
+        return list(aggregation.aggrs) if isinstance(aggregation, MultiAggregation) else [aggregation]
+
     def functions(self) -> list[Any]:
         """Return the names of the functions of messages that the convolution computes, None for others."""
-        raise NotImplementedError
+        return list(map(function_of, self.aggregations_of(self)))
 
     def reason_now(self, x: Any, edge_index: Any, others: dict[str, Any]) -> str:
         """Return why a call takes PyG's code; else an empty string."""
@@ -68,7 +74,7 @@ class FusedConv(MessagePassing):
             return "explain, decomposed_layers or flow was set"
         if edge_index.size(1) * x.size(-1) < aggregations.FEW_NUMBERS and "median" not in self.functions():
             return "there are few messages, and PyG is as fast"
-        return "it carries hooks" if any(map(is_hooked, self.replaced_parts(self))) else ""
+        return "it carries hooks" if any(map(has_hooks, self.replaced_parts(self))) else ""
 
     @staticmethod
     def replaced_parts(conv: Any) -> list[nn.Module]:
@@ -82,21 +88,12 @@ class FusedConv(MessagePassing):
 class FusedSum(FusedConv):
     """Mixin before a convolution whose message is the value of the sender."""
 
-    @classmethod
-    def reason_to_leave(cls, conv: Any) -> str:
-        aggregation = conv.aggr_module
-        several = isinstance(aggregation, MultiAggregation)
-        if several and type(aggregation) not in (MultiAggregation, aggregations.MultiAggregation):
-            return f"its aggregation {type(aggregation).__name__} has no fused form"
-        for part in aggregation.aggrs if several else [aggregation]:
-            if function_of(part) is None:
-                return f"its aggregation {part} has no fused form"
+    @staticmethod
+    def reason_to_leave(conv: Any) -> str:
+        kind = type(conv.aggr_module)
+        if issubclass(kind, MultiAggregation) and kind not in (MultiAggregation, aggregations.MultiAggregation):
+            return f"its aggregation {kind.__name__} has no fused form"
         return "" if conv.node_dim == -2 else f"node_dim={conv.node_dim} has no fused form"
-
-    def functions(self) -> list[Any]:
-        aggregation: Any = self.aggr_module
-        several = isinstance(aggregation, MultiAggregation)
-        return [function_of(part) for part in (aggregation.aggrs if several else [aggregation])]
 
     def propagate(self, edge_index: Any, size: Any = None, **values: Any) -> Tensor:
         """Aggregate the values of the senders."""
@@ -151,8 +148,8 @@ class FusedPNAConv(FusedConv, PNAConv):
 
     original = PNAConv
 
-    @classmethod
-    def reason_to_leave(cls, conv: Any) -> str:
+    @staticmethod
+    def reason_to_leave(conv: Any) -> str:
         aggregation = conv.aggr_module
         if conv.edge_dim is not None:
             return "its messages depend on edge features (edge_dim)"
@@ -165,9 +162,6 @@ class FusedPNAConv(FusedConv, PNAConv):
             return f"its aggregation {type(aggregation).__name__} has no fused form"
         if aggregation.aggr.mode != "cat":
             return f"its aggregations are combined by mode={aggregation.aggr.mode!r}, not 'cat'"
-        for part in aggregation.aggr.aggrs:
-            if function_of(part) is None:
-                return f"its aggregation {part} has no fused form"
         if unknown := [scaler for scaler in aggregation.scaler if scaler not in SCALERS]:
             return f"its scaler {unknown[0]!r} is not known"
         return ""
@@ -177,8 +171,9 @@ class FusedPNAConv(FusedConv, PNAConv):
         networks = (*conv.pre_nns, *conv.post_nns)
         return [*FusedConv.replaced_parts(conv), *networks, *(network[0] for network in networks)]
 
-    def functions(self) -> list[Any]:
-        return [function_of(part) for part in self.aggr_module.aggr.aggrs]
+    @staticmethod
+    def aggregations_of(conv: Any) -> list[nn.Module]:
+        return list(conv.aggr_module.aggr.aggrs)
 
     def forward(self, x: Any, edge_index: Any, edge_attr: Tensor | None = None) -> Tensor:
         if torch.compiler.is_compiling():
@@ -262,13 +257,13 @@ class FusedPNAConv(FusedConv, PNAConv):
         """Return the factors ``(..., S)`` of nodes with these degrees ``(..., 1)``."""
         aggregation = self.aggr_module
         linear, log = aggregation.avg_deg_lin, aggregation.avg_deg_log
-        least = degree.clamp(min=1)
+        positive = degree.clamp(min=1)
         factors = {
             "identity": lambda: torch.ones_like(degree),
             "amplification": lambda: torch.log(degree + 1) / log,
-            "attenuation": lambda: log / torch.log(least + 1),
+            "attenuation": lambda: log / torch.log(positive + 1),
             "linear": lambda: degree / linear,
-            "inverse_linear": lambda: linear / least,
+            "inverse_linear": lambda: linear / positive,
         }
         return torch.cat([factors[scaler]() for scaler in aggregation.scaler], -1).to(degree.dtype)
 
@@ -306,7 +301,10 @@ def reason_to_leave(conv: MessagePassing) -> str:
         return f"flow={conv.flow!r} has no fused form"
     if conv.explain or conv.decomposed_layers != 1:
         return "explain or decomposed_layers was set"
-    return fused.reason_to_leave(conv)
+    if reason := fused.reason_to_leave(conv):
+        return reason
+    unknown = [part for part in fused.aggregations_of(conv) if function_of(part) is None]
+    return f"its aggregation {unknown[0]} has no fused form" if unknown else ""
 
 
 def accelerate(model: nn.Module) -> nn.Module:

@@ -14,7 +14,7 @@ class GraphAdaptiveConv(AdaptiveFilterBank):
         f_m(\{[S^k x]_j : j \in \mathcal{N}_i\}) + b
 
     It is :class:`graphact.nn.AdaptiveFilterBank` with PyG's arguments. S is normalised as in
-    :class:`~torch_geometric.nn.conv.GCNConv` but without self-loops, or has the edge weights as they are. With ``K=1``
+    :class:`~torch_geometric.nn.conv.GCNConv` but without self-loops, or has the edge weights unchanged. With ``K=1``
     it takes one round of messages, as SAGEConv and PNAConv do, which have no weighted shift.
 
     Args:
@@ -61,12 +61,5 @@ class GraphAdaptiveConv(AdaptiveFilterBank):
         return self.out_features
 
     def config(self) -> dict[str, Any]:
-        config = super().config()
-        return {
-            "in_channels": self.in_channels,
-            "out_channels": self.out_channels,
-            "K": self.order,
-            "aggr": config["ops"],
-            "normalize": self.normalize is not None,
-            "bias": config["bias"],
-        }
+        widths = {"in_channels": self.in_channels, "out_channels": self.out_channels, "K": self.order, "aggr": self.ops}
+        return {**widths, "normalize": self.normalize is not None, "bias": self.bias is not None}

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.build import CSR, counting, is_on_host, parts_on_host, same_pattern, transpose
+from graphact.graph.build import is_on_host, parts_on_host, same_pattern, sort_by_row, transpose
 from graphact.graph.eager import is_plain
-from graphact.graph.neighborhoods import Parts, inverse_permutation
+from graphact.graph.neighborhoods import inverse_permutation
 from graphact.kernels.autograd import neighborhood_functions
 from graphact.nn.call import BUILT
 
@@ -150,19 +150,16 @@ def build_graph(source: Tensor, target: Tensor, num_nodes: int, dtype: torch.dty
     if is_on_host(target):
         narrow = np.int32 if max(num_nodes, target.numel()) < 2**31 else np.int64
         row, col = (part.contiguous().numpy().astype(narrow) for part in (target, source))
-        edge = np.arange(len(row), dtype=narrow)
-        by_source, moved = CSR(np.empty(num_nodes + 1, narrow), np.empty_like(row)), np.empty_like(edge)
-        counting().coo_tocsr(num_nodes, num_nodes, len(row), col, row, edge, *by_source, moved)
-        rows, _ = transpose(by_source)  # senders ascend in each list
+        rows, _ = sort_by_row(row, col, num_nodes)  # senders ascend in each list
         rows_t, edge_t = transpose(rows)
-        return Graph._of(parts_on_host(rows, rows_t, same_pattern(rows, rows_t), edge_t, weight, None))
+        return Graph(*parts_on_host(rows, rows_t, same_pattern(rows, rows_t), edge_t, weight, None))
     order = (target * num_nodes + source).argsort(stable=True)
     target, source = target[order], source[order]
     order = source.argsort(stable=True)
     incoming = lists_of(target, source, num_nodes)
     outgoing = lists_of(source[order], target[order], num_nodes)
     slot = torch.arange(target.numel(), device=target.device) - incoming.rowptr[target]
-    return Graph._of(Parts(incoming, outgoing, weight, weight, None, True, slot[order].int()))
+    return Graph(incoming, outgoing, weight, weight, None, True, slot[order].int())
 
 
 def lists_of(row: Tensor, col: Tensor, num_nodes: int) -> Neighborhoods:

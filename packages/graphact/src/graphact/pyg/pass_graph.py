@@ -13,7 +13,7 @@ from graphact.graph import Graph
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
-from graphact.nn.call import CURRENT, ModelCall, current_call, remedy, resolve_graph, takes_batch, with_batch
+from graphact.nn.call import CURRENT, ModelCall, accepts_batch, current_call, remedy, resolve_graph, with_batch
 from graphact.nn.description import Edges, describe_part, described_edges, package_of, register_kinds
 from graphact.nn.module import GraphModule
 from graphact.spec import Layer, OnGraph, UnsupportedModelError
@@ -39,8 +39,8 @@ class PassGraph(nn.Module):
 
     Args:
         model: any module called as ``model(x, edge_index, ...)``.
-        normalize: how the graph made from an edge_index is normalised, as in :meth:`graphact.Graph.normalize`; None
-            takes the weights as they are. A ``Graph`` or a sparse tensor is never changed.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`. A ``Graph``
+            or a sparse tensor is used unchanged.
 
     Shapes:
         x: ``(N, F)``; edge_index: ``(2, E)``, or sparse ``(N, N)``; result: what the model gives.
@@ -62,7 +62,7 @@ class PassGraph(nn.Module):
         check_takes_edges(model)
         self.model = model
         self.normalize = check_normalize(normalize)
-        self.passes_batch = takes_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
+        self.passes_batch = accepts_batch(model, with_any=True)  # as models of PyG do, to norms over a graph
 
     def forward(
         self,
@@ -282,9 +282,9 @@ def is_called_with_weights(model: nn.Module) -> bool:
     """Return whether a model of PyG takes an edge_weight after the edge_index."""
     if not any(kind.__module__.startswith("torch_geometric.") for kind in type(model).__mro__):
         return False
-    from graphact.pyg.describe import takes_weights
+    from graphact.pyg.describe import accepts_weights
 
-    return takes_weights(model)
+    return accepts_weights(model)
 
 
 def describe_pass_graph(module: PassGraph) -> tuple[Layer, ...]:

@@ -5,20 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from graphact.spec.layer import Layer, structure
-from graphact.spec.operations import Array, Operation, namespace_of
+from graphact.spec.reductions import Array, Operation, namespace_of
 
 Reads = Literal["shifted", "unshifted", "hops"]
 
 
-@dataclass(frozen=True, eq=False)
-class Filter(Layer):
-    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`."""
+class Bank(Layer):
+    """A bank of filters of order K, with ``taps`` of shape ``(K + 1, F_in, F_out)``."""
 
-    kind = "filter"
-    ARRAYS = ("taps", "bias")
-
-    taps: Array  # (K + 1, F_in, F_out)
-    bias: Array | None = None  # (F_out,)
+    taps: Array
 
     @property
     def exchanges(self) -> int:
@@ -34,7 +29,18 @@ class Filter(Layer):
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptiveFilter(Layer):
+class Filter(Bank):
+    r"""A bank of graph filters, :math:`\sum_k S^k x H_k + b`."""
+
+    kind = "filter"
+    ARRAYS = ("taps", "bias")
+
+    taps: Array  # (K + 1, F_in, F_out)
+    bias: Array | None = None  # (F_out,)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveFilter(Bank):
     r"""A bank of graph-adaptive filters.
 
     .. math:: \sum_{k=0}^{K} S^k x H_k + \sum_m \sum_{k=0}^{K-1} f_m(S^k x) G_{mk} + b
@@ -59,18 +65,6 @@ class AdaptiveFilter(Layer):
     def settings(self) -> dict[str, Any]:
         functions = [{"operation": op.name, "constants": dict(constants)} for op, constants in self.functions]
         return {"functions": functions, "closed": self.closed}
-
-    @property
-    def exchanges(self) -> int:
-        return len(self.taps) - 1
-
-    @property
-    def in_features(self) -> int:
-        return int(self.taps.shape[1])
-
-    @property
-    def out_features(self) -> int:
-        return int(self.taps.shape[2])
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
-from graphact.spec.operations import Array
+from graphact.spec.reductions import Array
 
 
 class UnsupportedModelError(TypeError, ValueError):

@@ -31,7 +31,7 @@ from graphact.spec import (
     UnsupportedModelError,
     structure,
 )
-from graphact.spec.operations import KERNEL, LOG_MEAN_EXP, MAX, MIN, OURS, WEIGHTED_MEAN
+from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP, MAX, MIN, OURS, WEIGHTED_MEAN
 from graphact.training.loop import TaskBatch
 from graphact.training.stacked import EgoGraphs, StackedGraphs, StackedTasks
 from graphact.training.stacked_signals import FilteredInputs, ShiftedInputs, StackedSignal, stacked_filter
@@ -204,7 +204,7 @@ def evaluate(z: Tensor, graph: Graph, activation: HopMixture, scale: Tensor | No
     if op is KERNEL:
         return evaluate_kernel(rows, graph.incoming, graph.outgoing, 1.0).view(z.shape)
     if op.is_built_in:
-        return autograd.fused_neighbor_pass(rows, graph, op.name, activation.closed, shifting=False)[0].view(z.shape)
+        return autograd.neighborhood_functions(rows, graph, [op.name], False, activation.closed)[0].view(z.shape)
     parameters = activation.constants if scale is None else {SCALES[op]: 1.0}
     values = evaluate_lists(rows, graph, op, parameters, activation.closed).view(z.shape)
     return values if scale is None else scale * values

@@ -111,6 +111,6 @@ EXPERIMENT = Experiment(
     ),
     variation=Variation("snr_db"),
     needed=("features", "order"),
-    task_options=("noise_from", "aside"),
-    usual_options={"noise_from": "all hours", "aside": "no"},
+    task_options=("noise_from",),
+    usual_options={"noise_from": "all hours"},
 )

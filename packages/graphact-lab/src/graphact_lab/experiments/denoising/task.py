@@ -12,7 +12,7 @@ from graphact.training import Task
 from graphact_lab.baselines import constant_answer, least_squares, score_on_test
 from graphact_lab.data.download import PathLike, locate
 from graphact_lab.data.molene import Temperatures, kilometres_of, read_molene
-from graphact_lab.splits import ASIDE, Split, check_drawn, data_generator, eighty_ten_ten, split_aside
+from graphact_lab.splits import check_drawn, data_generator, eighty_ten_ten
 
 NAME = "denoising"
 NEIGHBORS = 10
@@ -25,7 +25,6 @@ SPREAD_UNIT = 1.0
 MEAN_UNIT = 1.0
 NOISE_TOLERANCE = 0.1
 NOISE_FROM = ("all hours", "training hours")
-HOURS_A_DAY, DAYS_ASIDE = 24, (5, 2)  # every fifth day, from the third on: 6 of 31
 
 
 def denoising(
@@ -34,7 +33,6 @@ def denoising(
     *,
     snr_db: float = 3.0,
     noise_from: str = "all hours",
-    aside: str = "no",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -54,8 +52,6 @@ def denoising(
         seed: seed of all randomness.
         snr_db: signal-to-noise ratio in decibel.
         noise_from: "all hours", or "training hours" to leave test hours out of the power P.
-        aside: "left-out" to leave every fifth day out of all parts and out of P, as a search of settings should;
-            "tested" to draw test hours from these days alone, and all others from the other days.
         directory: data directory; see :func:`~graphact_lab.tasks.locate`.
         download: whether missing data may be downloaded.
         dtype: floating-point type of graph, signals and targets.
@@ -65,7 +61,7 @@ def denoising(
     """
     check_drawn("split", split)
     temperatures = read_molene(locate("molene", directory, download))
-    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from, aside)
+    return noisy_hours(temperatures, station_graph(temperatures), split, seed, snr_db, dtype, noise_from)
 
 
 def denoising_tasks(
@@ -74,7 +70,6 @@ def denoising_tasks(
     *,
     snrs_db: Sequence[float] = (3.0,),
     noise_from: str = "all hours",
-    aside: str = "no",
     directory: PathLike | None = None,
     download: bool = True,
     dtype: torch.dtype = torch.float32,
@@ -83,7 +78,7 @@ def denoising_tasks(
     temperatures = read_molene(locate("molene", directory, download))
     graph = station_graph(temperatures)
     return [
-        noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from, aside)
+        noisy_hours(temperatures, graph, split, seed, snr_db, dtype, noise_from)
         for snr_db in snrs_db
         for split in range(check_integer("splits", splits, minimum=1))
     ]
@@ -103,16 +98,14 @@ def noisy_hours(
     snr_db: float,
     dtype: torch.dtype,
     noise_from: str = "all hours",
-    aside: str = "no",
 ) -> Task:
     """The task of one split at one signal-to-noise ratio."""
     kelvin = torch.from_numpy(temperatures.kelvin)
-    is_aside = days_aside(kelvin.size(0), aside)
-    parts = hours_of(is_aside, aside, data_generator(f"{NAME} split", seed, split))
+    parts = eighty_ten_ten(len(kelvin), data_generator(f"{NAME} split", seed, split))
     mean = kelvin[parts.train].mean()
     clean = (kelvin - mean).unsqueeze(-1)
     uses_all_hours = check_choice("noise_from", noise_from, NOISE_FROM) == "all hours"
-    measured = clean[~is_aside] if uses_all_hours else clean[parts.train]
+    measured = clean if uses_all_hours else clean[parts.train]
     spread = (measured.square().mean() * 10 ** (-snr_db / 10)).sqrt()
     generator = data_generator(f"{NAME} noise", seed, split)
     noise = spread * torch.randn(clean.shape, dtype=torch.float64, generator=generator)
@@ -129,21 +122,6 @@ def noisy_hours(
         details={"split": split, "seed": seed, "snr_db": float(snr_db)}
         | {"mean_kelvin": mean.item(), "noise_kelvin": spread.item()},
     )
-
-
-def days_aside(hours: int, aside: str) -> Tensor:
-    """Return a mask of the hours on days that are set aside."""
-    step, first = DAYS_ASIDE
-    chosen = torch.arange(hours) // HOURS_A_DAY % step == first
-    return chosen & (check_choice("aside", aside, ASIDE) != "no")
-
-
-def hours_of(is_aside: Tensor, aside: str, generator: torch.Generator) -> Split:
-    """80/10/10 of all hours, or of those of the days that are not set aside."""
-    if aside == "no":
-        return eighty_ten_ten(len(is_aside), generator)
-    tenth = round(0.1 * float((~is_aside).sum()))
-    return split_aside(is_aside, validation=tenth, test=tenth, aside=aside, generator=generator)
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:

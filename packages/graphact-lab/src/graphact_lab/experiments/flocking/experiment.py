@@ -78,6 +78,7 @@ class Flocking:
     features: int = 64
     world: Mapping[str, Any] = field(default_factory=dict)
     imitation: Mapping[str, Any] = field(default_factory=dict)
+    experiment = NAME
 
     def __post_init__(self) -> None:
         for name in ("realizations", "tests", "features"):

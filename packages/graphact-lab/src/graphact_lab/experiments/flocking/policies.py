@@ -19,7 +19,7 @@ from graphact.spec import (
     UnsupportedModelError,
     structure,
 )
-from graphact.spec.operations import find_operation
+from graphact.spec.reductions import find_operation
 from graphact.training.stacked_models import apply_pointwise, mix_hops, why_not_stacked
 from graphact.training.stacked_signals import KnownSignal, stacked_filter
 from graphact_lab.experiments.flocking.team_graphs import TeamGraphs

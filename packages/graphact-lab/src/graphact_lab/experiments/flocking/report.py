@@ -1,28 +1,28 @@
-"""The report on flocking: a page of tables and figures in Markdown."""
+"""The report on flocking: rows by policy and condition, paired comparisons, and a page of tables and figures."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphact.storage import write_atomically
-from graphact_lab.experiments.flocking.experiment import OTHER_GAIN
-from graphact_lab.experiments.flocking.policy_certificates import certificate_key, certify, read_certificates
-from graphact_lab.experiments.flocking.results import (
-    AXES,
-    GAPS,
-    Line,
-    Results,
-    best_pointwise,
-    compared,
-    references_of,
-    values,
-)
+from graphact_lab.experiments.flocking.experiment import ORDER, OTHER_GAIN, USUAL, differing, world_of
 from graphact_lab.figures import house_style, new_sheet, to_png
-from graphact_lab.statistics import choose, summarize
-from graphact_lab.store import Row
-from graphact_lab.style import GREY, Variant, spread
+from graphact_lab.protocols import is_pointwise
+from graphact_lab.statistics import Difference, choose, difference, holm, summarize
+from graphact_lab.store import Row, StoreError
+from graphact_lab.style import GREY, Variant, markdown_table, spread
 
+GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
+"""What :func:`compared` tells of each policy."""
+AXES = {
+    "loss": "Probability that a link is lost",
+    "radius": "Communication radius",
+    "agents": "Agents",
+    "speed": "Initial speed",
+    "noise": "Largest error of a measurement",
+    "delay": "Steps that a message takes",
+}
 NOTHING = "\N{EN DASH}"
 INTRODUCTION = """\
 Values are the cost of a flight (variance of the velocities, summed over its steps) over the expert's on the same teams:
@@ -31,17 +31,100 @@ Differences are paired over realizations, with 95 % intervals; p is Holm's over 
 not over all tables. K is the filter order, e the number of exchanges between neighbours for one control."""
 
 
+class Line(NamedTuple):
+    """Policies of one kind."""
+
+    method: str
+    hops: int | None
+    order: int
+    delayed: bool
+    exchanges: int
+    parameters: int
+
+    @property
+    def label(self) -> str:
+        return f"{Variant(self.method, self.hops).label}, K = {self.order}"
+
+    @property
+    def title(self) -> str:
+        return self.label + (" (trained with delay)" if self.delayed else "")
+
+    @property
+    def is_pointwise(self) -> bool:
+        return is_pointwise(self.method)
+
+
+class Results:
+    """Rows by line and condition."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+        if change := differing(self.rows):
+            raise StoreError(f"a report is of rows of one setting, got some with {change}; keep them in a folder each")
+        networks = choose(self.rows, kind="model")
+        self.lines = list(dict.fromkeys(Line(*(row[name] for name in Line._fields)) for row in networks))
+        world, imitation = world_of(networks[0]["settings"]), networks[0]["settings"]["imitation"]
+        trained = {name: world[name] for name in ("radius", "speed") if name in world}
+        self.world = world
+        self.usual = USUAL | trained | {"agents": imitation.get("agents", USUAL["agents"])}
+        self.lines.sort(key=lambda line: (line.delayed, Variant(line.method, line.hops).rank, line.order))
+
+    def of(self, line: Line, **condition: float) -> list[Row]:
+        own = {name: getattr(line, name) for name in ("method", "hops", "order", "delayed")}
+        return [*choose(self.rows, kind="model", condition=condition, **own)]  # type: ignore[list-item]
+
+    def baseline(self, name: str, **condition: float) -> list[Row]:
+        return [*choose(self.rows, kind="baseline", method=name, condition=condition)]  # type: ignore[list-item]
+
+    def at(self, policy: Line | str, name: str, level: float) -> list[Row]:
+        """The rows of policies, or of a baseline, at a level of a condition; at the usual one it is not named."""
+        condition = {} if level == self.usual[name] else {name: level}
+        return self.baseline(policy, **condition) if isinstance(policy, str) else self.of(policy, **condition)
+
+    def levels(self, name: str) -> list[float]:
+        return sorted({row["condition"][name] for row in self.rows if name in row["condition"]})
+
+    def base(self, order: int = ORDER) -> list[Line]:
+        return [line for line in self.lines if line.order == order and not line.delayed]
+
+
+def values(rows: Iterable[Row], key: str = "value") -> list[float]:
+    """Return the values of rows under a key, where they have it."""
+    return [row[key] for row in rows if row.get(key) is not None]
+
+
+def compared(results: Results, lines: Sequence[Line], reference: Line, **condition: float) -> list[Sequence[str]]:
+    """Each line minus the reference, with Holm's p over all of them."""
+    gaps: list[tuple[Line, Difference]] = []
+    for line in lines:
+        ours, theirs = results.of(line, **condition), results.of(reference, **condition)
+        if line != reference and ours and len(ours) == len(theirs) and len(ours) > 1:
+            gaps.append((line, difference(ours, theirs)))
+    adjusted = holm([gap.p_unlike() for _, gap in gaps])
+    return [
+        (line.label, f"{gap.mean:+.3f} ± {gap.margin:.3f}", f"{gap.wins:.0%}", f"{p:.2g}", f"{gap.effect:+.1f}")
+        for (line, gap), p in zip(gaps, adjusted, strict=True)
+    ]
+
+
+def best_pointwise(results: Results, order: int = ORDER, *, delayed: bool = False) -> Line | None:
+    """The pointwise activation with the lowest cost on validation flights."""
+    lines = [one for one in results.lines if one.is_pointwise and one.order == order and one.delayed == delayed]
+    found = {line: fmean(values(results.of(line), "validation")) for line in lines}
+    return min(found, key=found.__getitem__) if found else None
+
+
+def references_of(results: Results) -> dict[str, Line]:
+    """Return the references of comparisons by label: ReLU, and the best pointwise activation."""
+    references = {line.label: line for line in results.base() if line.method == "relu"}
+    best = best_pointwise(results)
+    return references | ({best.label: best} if best else {})
+
+
 def mean_spread(found: Sequence[float], digits: int = 3) -> str:
     """Mean ± standard deviation."""
     summary = summarize(found)
     return spread(summary.mean, summary.std, digits) if found else NOTHING
-
-
-def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, in which |x| is one cell."""
-    marks = ["---", *["---:"] * (len(header) - 1)]
-    rows = ((cell.replace("|", "\\|") for cell in cells) for cells in (header, marks, *lines))
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
 def base_section(results: Results) -> list[str]:
@@ -64,11 +147,11 @@ def base_section(results: Results) -> list[str]:
         collisions = mean_spread(values(rows, "collisions"), 2)
         cells += [(words, NOTHING, NOTHING, mean_spread(values(rows)), collisions, NOTHING)] if rows else []
     header = ("policy", "e", "parameters", "cost over the expert's", "collisions", "seconds of training")
-    parts = ["## As trained", table(header, cells)]
+    parts = ["## As trained", markdown_table(header, cells)]
     for label, reference in references_of(results).items():
         lines = compared(results, results.base(), reference)
         if lines:
-            parts += [f"### Minus {label}", table(GAPS, lines)]
+            parts += [f"### Minus {label}", markdown_table(GAPS, lines)]
     return parts
 
 
@@ -87,12 +170,12 @@ def condition_sections(results: Results) -> list[str]:
         is_felt = name in ("agents", "speed")  # by a team that nobody controls
         nobody = [values(results.at("none", name, x) if is_felt else results.baseline("none")) for x in columns]
         cells += [("no control", *map(mean_spread, nobody))] if all(nobody) else []
-        parts += [f"## {words}", table(("policy", *(f"{level:g}" for level in columns)), cells)]
+        parts += [f"## {words}", markdown_table(("policy", *(f"{level:g}" for level in columns)), cells)]
         parts += trained_gain_section(results, flown, columns) if name == "agents" else []
         lines_flown = [line for line in results.base() if line in flown]
         for label, reference in references_of(results).items() if name != "delay" else ():
             lines = compared(results, lines_flown, reference, **{name: levels[-1]})
-            parts += [f"### At {levels[-1]:g}, minus {label}", table(GAPS, lines)] if lines else []
+            parts += [f"### At {levels[-1]:g}, minus {label}", markdown_table(GAPS, lines)] if lines else []
     return parts
 
 
@@ -109,7 +192,7 @@ def trained_gain_section(results: Results, flown: Sequence[Line], columns: Seque
     words = (
         f"The gain of the expert above is the size of the team. Over an expert whose gain is {usual:g} for all sizes:"
     )
-    return [words, table(("policy", *(f"{size:g}" for size in columns)), cells)]
+    return [words, markdown_table(("policy", *(f"{size:g}" for size in columns)), cells)]
 
 
 def delayed_section(results: Results) -> list[str]:
@@ -118,43 +201,23 @@ def delayed_section(results: Results) -> list[str]:
     if not lines:
         return []
     cells = [(line.label, str(line.exchanges), mean_spread(values(results.of(line)))) for line in lines]
-    parts = ["## Trained and flown with delay", table(("policy", "e", "cost over the expert's"), cells)]
+    parts = ["## Trained and flown with delay", markdown_table(("policy", "e", "cost over the expert's"), cells)]
     reference = best_pointwise(results, delayed=True)
     if reference is not None and (gaps := compared(results, lines, reference)):
-        parts += [f"### Minus {reference.label}", table(GAPS, gaps)]
+        parts += [f"### Minus {reference.label}", markdown_table(GAPS, gaps)]
     return parts
-
-
-def certificate_section(results: Results, folder: Path) -> list[str]:
-    """The certified constant of each policy beside what noise does to it; see ``certify``."""
-    known = read_certificates(folder)
-    levels = results.levels("noise")
-    cells = []
-    for line in results.base():
-        rows = results.of(line)
-        found = [known[key] for key in (certificate_key(row) for row in rows) if key in known]
-        if found:
-            noisy = [mean_spread(values(results.of(line, noise=level))) for level in levels]
-            cells.append((line.label, mean_spread(found, 2), mean_spread(values(rows)), *noisy))
-    header = ("policy", "certified constant", "no noise", *(f"noise {level:g}" for level in levels))
-    words = (
-        "The constant bounds, on the graph of the first test team at its start, how far the largest component of any "
-        "control (in units of the largest acceleration) moves for each unit of the largest error of a measurement."
-    )
-    return ["## Certified constants and noise", words, table(header, cells)] if cells else []
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.md`` and the figures; return the path of the page."""
     results = Results(rows)
-    certify(rows, folder)
     drawings = figures(results)
     first = choose(results.rows, kind="model")[0]
     count = len({(row["seed"], row["graph"]) for row in results.rows})
     facts = f"{count} realizations, preset {first['preset']}. {made_by(results)} {setting(results)}"
     parts = ["# Flocking", INTRODUCTION, facts, *base_section(results)]
     parts += [f"![{name}](figures/{name}.png)" for name in drawings]
-    parts += [*condition_sections(results), *delayed_section(results), *certificate_section(results, folder)]
+    parts += [*condition_sections(results), *delayed_section(results)]
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
     for name, content in drawings.items():
         write_atomically(folder / "figures" / f"{name}.png", content)

@@ -116,12 +116,10 @@ EXPERIMENT = Experiment(
         settings={"features": "F", "order": "K"},
     ),
     variation=Variation("film", is_text=True),
-    task_options=(
-        *("similarity", "neighbors", "min_co_raters", "test_fraction", "validation_fraction", "graph_from", "aside"),
-    ),
+    task_options=(*("similarity", "neighbors", "min_co_raters", "test_fraction", "validation_fraction", "graph_from"),),
     usual_options={
         **{"similarity": "pearson", "neighbors": 10, "min_co_raters": 10, "test_fraction": 0.1},
-        **{"validation_fraction": 0.1, "graph_from": "all but test users", "aside": "no"},
+        **{"validation_fraction": 0.1, "graph_from": "all but test users"},
     },
     published=TABLE_2,
 )

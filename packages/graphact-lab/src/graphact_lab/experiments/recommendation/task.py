@@ -14,13 +14,12 @@ from graphact_lab.baselines import constant_answer, score_on_test
 from graphact_lab.data.download import PathLike, locate
 from graphact_lab.data.movielens import Ratings, read_movielens
 from graphact_lab.experiments.recommendation.films import FillIn, filled_in, film_biases, film_graph, take_apart
-from graphact_lab.splits import ASIDE, data_generator, random_split, split_aside
+from graphact_lab.splits import data_generator, random_split
 
 NAME = "recommendation"
 FILMS = {"toy-story": 1, "contact": 258, "return-of-the-jedi": 181}
 INPUTS = ("as rated", "filled in")
 GRAPH_FROM = ("all but test users", "training users")
-USERS_ASIDE = (5, 2)  # every fifth user of the data set, from the third on
 RIDGE_STRENGTHS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 
 
@@ -36,11 +35,9 @@ class Options:
     dtype: torch.dtype = torch.float32
     inputs: str | FillIn = "as rated"
     graph_from: str = "all but test users"
-    aside: str = "no"
 
     def __post_init__(self) -> None:
         check_choice("graph_from", self.graph_from, GRAPH_FROM)
-        check_choice("aside", self.aside, ASIDE)
         for name in ("similarity", "neighbors", "min_co_raters"):
             if self.fill_in is not None and getattr(self, name) != getattr(Options, name):
                 raise ValueError(
@@ -102,9 +99,7 @@ def recommendation(
             ``neighbors`` (the most similar films of each film that stay connected with it, 10), ``min_co_raters``
             (films with fewer common raters are not similar, 10; "pearson" only), ``inputs`` ("as rated" or "filled
             in", which brings a film graph of its own), ``graph_from`` ("all but test users" or "training users"),
-            ``test_fraction`` (0.1), ``validation_fraction`` (0.1, of the remaining users), ``dtype``, and ``aside``:
-            "left-out" leaves every fifth user out of all parts and of the graph, as a search of settings should;
-            "tested" draws test users from these alone, and all others, as well as the graph, from the other users.
+            ``test_fraction`` (0.1), ``validation_fraction`` (0.1, of the remaining users), and ``dtype``.
 
     Raises:
         DataError: the data is missing or damaged.
@@ -153,21 +148,14 @@ def audience(ratings: Ratings, film: str | int, dtype: torch.dtype) -> Audience:
 def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options: Options) -> Task:
     """The task of one split, with a film graph that its test users had no part in."""
     node, fill_in = shared.item - 1, options.fill_in
-    is_aside = users_aside(torch.arange(len(ratings.matrix)), options.aside)
-    free = int((~is_aside[shared.raters]).sum())
+    free = len(shared.raters)
     test = round(check_probability("test_fraction", options.test_fraction) * free)
     validation = round(check_probability("validation_fraction", options.validation_fraction) * (free - test))
     generator = data_generator(f"{NAME} split", seed, shared.item, split)
-    if options.aside == "no":
-        parts = random_split(free, validation=validation, test=test, generator=generator)
-    else:
-        parts = split_aside(
-            is_aside[shared.raters], validation=validation, test=test, aside=options.aside, generator=generator
-        )
+    parts = random_split(free, validation=validation, test=test, generator=generator)
     both = fill_in is not None or options.graph_from == "training users"
     reserved = torch.cat([parts.validation, parts.test]) if both else parts.test
-    hidden = torch.cat([shared.raters[reserved], is_aside.nonzero().squeeze(1)]).unique()
-    known = np.delete(ratings.matrix, hidden.numpy(), axis=0)
+    known = np.delete(ratings.matrix, shared.raters[reserved].numpy(), axis=0)
     details: dict[str, Any] = {"film": shared.name, "title": ratings.titles[node], "item": shared.item}
     details |= {"split": split, "seed": seed, "similarity": options.similarity}
     details |= {name: getattr(fill_in or options, name) for name in ("neighbors", "min_co_raters")}
@@ -196,12 +184,6 @@ def on_split(ratings: Ratings, shared: Audience, split: int, seed: int, options:
         metric="rmse",
         details=details,
     )
-
-
-def users_aside(users: Tensor, aside: str) -> Tensor:
-    """Return a mask of the users that are set aside."""
-    step, first = USERS_ASIDE
-    return (users % step == first) & (aside != "no")
 
 
 def baselines(task: Task, _: int) -> dict[str, float]:

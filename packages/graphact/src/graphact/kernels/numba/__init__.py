@@ -7,21 +7,23 @@ of threads nor on how the work is cut.
 import torch
 
 from graphact._checks import HALF_PRECISION
-from graphact.kernels.numba.functions import neighborhood_functions, neighborhood_functions_backward
+from graphact.kernels.numba.functions import (
+    neighborhood_functions,
+    neighborhood_functions_backward,
+    shift,
+    sum_sq_diff,
+)
 from graphact.kernels.numba.mix import mix, mix_backward
+from graphact.kernels.numba.products import shift_weight_grad, sum_products, sum_sq_diff_backward
 from graphact.kernels.numba.select import scatter_selected, select
-from graphact.kernels.numba.shift import fused_neighbor_pass, hop_backward, shift, shift_weight_grad
 from graphact.kernels.numba.small import choose_plan
-from graphact.kernels.numba.sum_sq_diff import sum_products, sum_sq_diff, sum_sq_diff_backward
 from graphact.kernels.reference import gather_rows
 
 __all__ = [
     "DTYPES",
     "MIXED_DTYPES",
     "choose_plan",
-    "fused_neighbor_pass",
     "gather_rows",
-    "hop_backward",
     "mix",
     "mix_backward",
     "neighborhood_functions",

@@ -20,7 +20,6 @@ from graphact.kernels.numba.lanes import (
     blend,
     fill,
     in_compiled_code,
-    load_beside,
     load_half,
     look_ahead,
     rank,
@@ -41,19 +40,18 @@ WIDTH = np.uint64(BYTES)
 
 def run_median(
     layout: Layout, lists: Lists, shifting: bool, weights: Array, closed: bool, by_node: bool, values: Array,
-    source_index: Array | None, *results: Array
+    out: Array, selected: Array, shifted: Array | None
 ) -> None:  # fmt: skip
     """The medians of all nodes; see :func:`median_kernel`."""
     longest = lists.groups[-1][0] if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
-    *options, closed, bits, nothing = median_options(values.dtype, longest, closed)
-    index = nothing if source_index is None else source_index
-    layout.run(median_kernel, lists, shifting, weights, *options, closed, by_node, values, bits, index, *results)
+    shifted = layout.nothing[1] if shifted is None else shifted
+    options = (*median_options(values.dtype, longest), closed, by_node)
+    layout.run(median_kernel, lists, shifting, weights, *options, values, out, selected, shifted)
 
 
-def median_options(dtype: Any, longest: int, closed: bool) -> tuple[Any, ...]:
+def median_options(dtype: Any, longest: int) -> tuple[Any, ...]:
     """Return the constant arguments of :func:`median_kernel`: networks, the longest list, integers of equal width."""
-    bits = np.empty(0, np.int32 if dtype.itemsize == 4 else np.int64)
-    return *tables(), np.uint64(longest + 1), closed, bits, np.empty(0, np.int32)
+    return *tables(), np.uint64(longest + 1), np.empty(0, np.int32 if dtype.itemsize == 4 else np.int64)
 
 
 @in_compiled_code
@@ -150,14 +148,13 @@ def _sorting_network(length: int) -> list[tuple[int, int]]:
 @partial(kernel, allocates=True)
 def median_kernel(
     first: Size, last: Size, rowptr: Array, col: Array, ahead: Size, _: Size, shifting: bool, weight: Array,
-    networks: Array, starts: Array, longest: Size, closed: bool, by_node: bool, x: Array, bits: Array,
-    source_index: Array, out: Array, selected: Array, shifted: Array, columns: Size, number: Size, width: Size
+    networks: Array, starts: Array, longest: Size, bits: Array, closed: bool, by_node: bool, x: Array, out: Array,
+    selected: Array, shifted: Array, columns: Size, number: Size, width: Size
 ) -> None:  # fmt: skip
     """The lower median, where it comes from and, if it is wanted, the shift.
 
-    The candidate ``x[j]`` has its node as index, or its slot in the list without ``by_node``, or ``source_index[j]`` if
-    there are any; the lowest index among ties is selected, the first NaN if there are any. ``bits`` is of the integers
-    that are as wide as the numbers of ``x``.
+    A selected neighbour is given by its slot in the list or, ``by_node``, by its index. The lowest among ties is
+    selected, the first NaN if there are any. ``bits`` is of the integers that are as wide as the numbers of ``x``.
     """
     lanes = WIDTH // np.uint64(x.itemsize)
     no_node = np.int32(np.uint64(rowptr.size) - ONE if by_node else ZERO)
@@ -188,7 +185,7 @@ def median_kernel(
             elif length > COMPILED:
                 _copy_block(length, x, low, rows, copy, copied, ALL)
                 _longer_median(length, networks, starts, copy, copy_bits, keys, winner, winner_bits, lanes)
-            _select_block(length, x, low, rows, index, no_node, source_index, winner, out, selected, o, ALL)
+            _select_block(length, x, low, rows, index, no_node, winner, out, selected, o, ALL)
             if shifting:
                 total = weighted_sum(low, ALL, load_half(x, o + low, ALL), col, weight, x, edge, stop, base, columns)
                 store(shifted, o + low, ALL, total)
@@ -199,7 +196,7 @@ def median_kernel(
                 network_median(length, copy, ZERO, copied, winner)
             elif length > COMPILED:
                 _longer_median(length, networks, starts, copy, copy_bits, keys, winner, winner_bits, lanes)
-            _select_block(length, x, cut, rows, index, no_node, source_index, winner, out, selected, o, live)
+            _select_block(length, x, cut, rows, index, no_node, winner, out, selected, o, live)
             if shifting:
                 total = weighted_sum(cut, live, load_half(x, o + cut, live), col, weight, x, edge, stop, base, columns)
                 store(shifted, o + cut, live, total)
@@ -260,8 +257,8 @@ def _key(word: Array, top_bit: Size, all_but_top: Size) -> Array:
 
 @helper
 def _select_block(
-    length: Size, x: Array, low: Size, rows: Array, index: Array, no_node: Size, source_index: Array, winner: Array,
-    out: Array, selected: Array, o: Size, live: Size | None
+    length: Size, x: Array, low: Size, rows: Array, index: Array, no_node: Size, winner: Array, out: Array,
+    selected: Array, o: Size, live: Size | None
 ) -> None:  # fmt: skip
     """Store the median, or NaN, and the index it comes from."""
     middle = load_half(winner, ZERO, ALL)
@@ -278,11 +275,7 @@ def _select_block(
         k = length - ONE - back
         candidate = load_half(x, rows[k] + low, live)
         wins = (candidate == middle) | (candidate != candidate)
-        candidate_index = fill(index[k], middle)
-        if source_index.size:
-            candidate_index = load_beside(source_index, rows[k] + low, live, middle)
-            wins = wins & (candidate_index < selected_index)
         value = blend(wins, candidate, value)
-        selected_index = blend(wins, candidate_index, selected_index)
+        selected_index = blend(wins, fill(index[k], middle), selected_index)
     store(out, o + low, live, value)
     store(selected, o + low, live, selected_index)

@@ -12,23 +12,26 @@ from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.kernels.autograd import tensors_of
-from graphact.kernels.numba.launch import Array, Size, flat, indices, kernel, layout_of
+from graphact.kernels.numba.functions import functions_backward_kernel, functions_kernel
+from graphact.kernels.numba.launch import Array, Size, flat, helper, indices, kernel, layout_of
 from graphact.kernels.numba.median import median_kernel, median_options
-from graphact.kernels.numba.select import extreme_kernel
-from graphact.kernels.numba.shift import hop_backward_kernel, shift_kernel
-from graphact.kernels.numba.sum_sq_diff import sum_sq_diff_backward_kernel, sum_sq_diff_kernel
+from graphact.kernels.numba.products import sum_sq_diff_backward_kernel
 from graphact.kernels.reference import slot_dtype
 
 Rows = Any  # what kernels take first: the range of rows, the lists, how far to look ahead, lanes
 Sizes = Any  # what they take last: columns, sections, the width of one
 ZERO, ONE = np.uint64(0), np.uint64(1)
+MAX_GAUSSIANS = 2**15
 
 
-def choose_plan(x: Tensor, graph: Graph) -> "type[SmallPlan] | None":
-    """Return the plan for signals like ``x`` if they are small: rows are not joined and one thread does all work."""
+def choose_plan(x: Tensor, graph: Graph, op: str) -> "type[SmallPlan] | None":
+    """Return the plan for signals like ``x`` if they are small: rows are not joined and one thread does all work.
+
+    From some size on, the exponential of torch is faster than the one here, whatever else takes longer.
+    """
     layout = layout_of(x)
     fits = not layout.joined and layout.samples == 1 and len(layout.sizes(graph.incoming)[0]) == 1
-    return SmallPlan if fits else None
+    return SmallPlan if fits and (op != "kernel" or x.numel() <= MAX_GAUSSIANS) else None
 
 
 class SmallPlan:
@@ -41,7 +44,8 @@ class SmallPlan:
         self.tensors, self.diagonal = tensors_of(graph), graph.diagonal
         self.layout, self.shape, self.features = layout_of(x), x.shape, x.size(-1)
         self.max_degree = graph.incoming.max_degree
-        self.slots = torch.empty(0, dtype=slot_dtype(self.max_degree), device="cpu").numpy().dtype
+        kept = x.dtype if op == "kernel" else slot_dtype(self.max_degree)
+        self.kept = torch.empty(0, dtype=kept, device="cpu").numpy().dtype
         lists = (part for side in self.tensors[:2] for part in (side.rowptr, side.col))
         parts = (*lists, *self.tensors[2:], *([] if self.diagonal is None else [self.diagonal]))
         self.read = tuple({id(part): part for part in parts}.values())
@@ -57,10 +61,9 @@ class SmallPlan:
         diagonal = weight[:0] if self.diagonal is None else flat(self.diagonal)
         self.operator, self.transposed = (self.shifted, weight, diagonal), (self.shifted, weight_t, diagonal)
         self.dtype = weight.dtype
-        self.chosen: tuple[Any, ...] = (None if self.op == "max" else weight.dtype.type(-1), self.closed)
-        if self.op == "median":
-            self.chosen = median_options(weight.dtype, self.max_degree, self.closed)
-        self.around = indices(incoming.rowptr), flat(incoming_slot), self.closed
+        median = median_options(self.dtype, self.max_degree) if self.op == "median" else None
+        self.chosen = self.closed, median, self.op == "max" or None, self.op == "min" or None
+        self.around = indices(incoming.rowptr), flat(incoming_slot)
         self.lists_t = indices(outgoing.rowptr), indices(outgoing.col)
         self.addresses = addresses
 
@@ -73,44 +76,30 @@ class SmallPlan:
         """Return the result and the values that the backward pass needs."""
         self._follow()
         own, h = array_of(x), array_of(weights).reshape(weights.size(0), -1)
-        hops, out = len(h), np.empty(self.shape, self.dtype)
-        shape, results = (hops, own.size), out.reshape(-1)
-        terms = np.empty(shape, self.dtype)
-        if self.op == "kernel":
-            signals, sums = np.empty(shape, self.dtype), np.empty(shape, self.dtype)
-            mixed = own, array_of(beta), h, signals, terms, results
-            kernel_forward(self.forth, *self.operator, float(gamma), *mixed, sums, self.sizes)
-            return torch.from_numpy(out), (own, x.data_ptr(), signals, terms, sums)
-        slots, mixed = np.empty(shape, self.slots), (own, array_of(beta), h, scratch(shape, self.dtype), terms, results)
-        selecting = median_forward if self.op == "median" else extreme_forward
-        selecting(self.forth, *self.operator, self.chosen, *mixed, slots, self.sizes)
-        return torch.from_numpy(out), (own, x.data_ptr(), None, terms, slots)
+        out, shape = np.empty(self.shape, self.dtype), (len(h), own.size)
+        terms, kept = np.empty(shape, self.dtype), np.empty(shape, self.kept)
+        signals = scratch(shape, self.dtype) if gamma is None else np.empty(shape, self.dtype)
+        width, mixed = number_of(gamma), (own, array_of(beta), h, signals, terms, out.reshape(-1))
+        forward(self.forth, *self.operator, self.chosen, width, *mixed, kept, self.sizes)
+        saved = (terms, terms, kept, None) if gamma is None else (signals, terms, None, kept)
+        return torch.from_numpy(out), (own, x.data_ptr(), *saved)
 
     def backward(
         self, grad: Tensor, x: Tensor, beta: Tensor, weights: Tensor, gamma: Any, saved: Any, needs_x: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return the gradients of x, beta, weights and, if it is trained, gamma."""
         self._follow()
-        own, address, signals, terms, kept = saved
+        own, address, *kept = saved
         if x.data_ptr() != address:  # as in _follow
             own = array_of(x)
         b, h = array_of(beta), array_of(weights).reshape(weights.size(0), -1)
-        grad_x, grad_beta, grad_h, grad_gamma = (
-            np.empty(self.shape, self.dtype),
-            np.empty_like(b),
-            np.empty_like(h),
-            np.zeros(1, self.dtype),
-        )
-        sums = np.zeros((len(h) + 1, self.features))
-        results = grad_x.reshape(-1), grad_beta, grad_h, scratch((3, own.size), self.dtype), sums
-        mixed = (array_of(grad), own, b, h)
-        if self.op == "kernel":
-            rows: tuple[Any, ...] = (self.forth, self.back, *self.transposed, float(gamma), needs_x)
-            kernel_backward(*rows, *mixed, signals, terms, kept, self.lists_t, *results, grad_gamma, self.sizes)
-        else:
-            rows = (self.back, *self.transposed, needs_x)
-            selection_backward(*rows, *mixed, terms, kept, self.around, *results, self.sizes)
-        grad_width = torch.from_numpy(grad_gamma).view(()) if isinstance(gamma, Tensor) else None
+        grad_x, grad_gamma = np.empty(self.shape, self.dtype), np.zeros(1)
+        grad_beta, grad_h, sums = np.empty_like(b), np.empty_like(h), np.zeros((len(h) + 1, self.features))
+        options = self.closed, number_of(gamma), needs_x
+        mixed = array_of(grad), own, b, h, *kept, self.around, self.lists_t
+        results = grad_x.reshape(-1), grad_beta, grad_h, grad_gamma, scratch((3, own.size), self.dtype), sums
+        backward(self.forth, self.back, *self.transposed, *options, *mixed, *results, self.sizes)
+        grad_width = torch.from_numpy(grad_gamma).to(x.dtype).view(()) if isinstance(gamma, Tensor) else None
         grad_weights = torch.from_numpy(grad_h).view(weights.shape)
         return torch.from_numpy(grad_x), torch.from_numpy(grad_beta).view(()), grad_weights, grad_width
 
@@ -118,6 +107,11 @@ class SmallPlan:
 def array_of(tensor: Tensor) -> Array:
     """The numbers of a tensor."""
     return tensor.detach().contiguous().numpy().reshape(-1)
+
+
+def number_of(gamma: Any) -> float | None:
+    """The width of a Gaussian as a number."""
+    return None if gamma is None else float(gamma)
 
 
 def scratch(shape: tuple[int, int], dtype: Any) -> Array:
@@ -139,7 +133,8 @@ _memory = _Memory()
 @kernel
 def shift_signal(rows: Rows, weight: Array, diagonal: Array, signal: Array, out: Array, sizes: Sizes) -> None:
     """``S x`` or, with the lists and weights of the other direction, its adjoint."""
-    shift_kernel(*rows, weight, signal, out, *sizes)
+    results = out, None, None, None, None, None, None, None
+    functions_kernel(*rows, True, weight, False, False, signal, *results, *sizes)
     add_diagonal(diagonal, signal, out)
 
 
@@ -219,130 +214,103 @@ def add_to(out: Array, more: Array) -> None:
 
 
 @kernel
-def extreme_forward(
-    rows: Rows, shifted: bool, weight: Array, diagonal: Array, chosen: Any, x: Array, beta: Array, h: Array,
-    signals: Array, terms: Array, out: Array, slots: Array, sizes: Sizes
+def forward(
+    rows: Rows, shifted: bool, weight: Array, diagonal: Array, chosen: Any, gamma: float | None, x: Array, beta: Array,
+    h: Array, signals: Array, terms: Array, out: Array, kept: Array, sizes: Sizes
 ) -> None:  # fmt: skip
-    """Hop by hop the extreme values of ``S^k x`` and the slots they come from; then the mixture."""
-    flip, closed = chosen
+    """Hop by hop a function of the neighbours' values of ``S^k x``, and what its gradient needs; then the mixture."""
     if shifted:
         shift_signal(rows, weight, diagonal, x, signals[0], sizes)
     for hop in range(len(h)):
-        signal, again, following = (
-            signals[hop] if shifted or hop > 0 else x,
-            hop + 1 < len(h),
-            signals[(hop + 1) % len(h)],
-        )
-        extreme_kernel(*rows, again, weight, flip, closed, False, signal, terms[hop], slots[hop], following, *sizes)
+        again, following = hop + 1 < len(h), signals[(hop + 1) % len(h)]
+        signal = signals[hop] if shifted or hop > 0 else x
+        _evaluate(rows, again, weight, *chosen, gamma, signal, terms[hop], kept[hop], following, sizes)
         if again:
             add_diagonal(diagonal, signal, following)
     mix_rows(x, beta, h, terms, out, sizes[0])
 
 
-@kernel
-def median_forward(
-    rows: Rows, shifted: bool, weight: Array, diagonal: Array, chosen: Any, x: Array, beta: Array, h: Array,
-    signals: Array, terms: Array, out: Array, slots: Array, sizes: Sizes
+@helper
+def _evaluate(
+    rows: Rows, again: bool, weight: Array, closed: bool, median: Any, largest: bool | None, smallest: bool | None,
+    gamma: float | None, signal: Array, term: Array, kept: Array, following: Array, sizes: Sizes
 ) -> None:  # fmt: skip
-    """The same with medians."""
-    networks, starts, longest, closed, bits, no_node = chosen
-    if shifted:
-        shift_signal(rows, weight, diagonal, x, signals[0], sizes)
-    for hop in range(len(h)):
-        signal, again, following = (
-            signals[hop] if shifted or hop > 0 else x,
-            hop + 1 < len(h),
-            signals[(hop + 1) % len(h)],
-        )
-        median_kernel(
-            *rows, again, weight, networks, starts, longest, closed, False, signal, bits, no_node, terms[hop],
-            slots[hop], following, *sizes
-        )  # fmt: skip
-        if again:
-            add_diagonal(diagonal, signal, following)
-    mix_rows(x, beta, h, terms, out, sizes[0])
+    """One hop, with its slots or, for the Gaussian kernel, its sums of squared differences in ``kept``.
 
-
-@kernel
-def kernel_forward(
-    rows: Rows, shifted: bool, weight: Array, diagonal: Array, gamma: float, x: Array, beta: Array, h: Array,
-    signals: Array, terms: Array, out: Array, sums: Array, sizes: Sizes
-) -> None:  # fmt: skip
-    """The same with Gaussians of the sums of squared differences."""
-    slope = x.dtype.type(-0.5 / gamma**2)
-    if shifted:
-        shift_signal(rows, weight, diagonal, x, signals[0], sizes)
-    for hop in range(len(h)):
-        signal, again, following = (
-            signals[hop] if shifted or hop > 0 else x,
-            hop + 1 < len(h),
-            signals[(hop + 1) % len(h)],
-        )
-        sum_sq_diff_kernel(*rows, again, weight, signal, sums[hop], following, *sizes)
-        term, distance = terms[hop], sums[hop]
-        for at in range(ZERO, np.uint64(x.size)):
-            term[at] = np.exp(slope * distance[at])
-        if again:
-            add_diagonal(diagonal, signal, following)
-    mix_rows(x, beta, h, terms, out, sizes[0])
+    All but one of median, largest, smallest and gamma are None, and only what belongs to that one is compiled.
+    """
+    if median is not None:
+        median_kernel(*rows, again, weight, *median, closed, False, signal, term, kept, following, *sizes)
+    around = again, weight, closed, False, signal, following
+    if largest is not None:
+        functions_kernel(*rows, *around, term, None, None, None, None, kept, None, *sizes)
+    if smallest is not None:
+        functions_kernel(*rows, *around, None, term, None, None, None, None, kept, *sizes)
+    if gamma is not None:
+        functions_kernel(*rows, *around, None, None, None, None, kept, None, None, *sizes)
+        slope = signal.dtype.type(-0.5 / gamma**2)
+        for at in range(ZERO, np.uint64(signal.size)):
+            term[at] = np.exp(slope * kept[at])
 
 
 @kernel
-def selection_backward(
-    rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, needs_x: bool, grad: Array, x: Array, beta: Array,
-    h: Array, terms: Array, slots: Array, around: Any, grad_x: Array, grad_beta: Array, grad_h: Array, scratch: Array,
-    sums: Array, sizes: Sizes
+def backward(
+    rows: Rows, rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, closed: bool, gamma: float | None,
+    needs_x: bool, grad: Array, x: Array, beta: Array, h: Array, signals: Array, terms: Array,
+    slots: Array | None, distances: Array | None, around: Any, lists_t: Any, grad_x: Array, grad_beta: Array,
+    grad_h: Array, grad_gamma: Array, scratch: Array, sums: Array, sizes: Sizes
 ) -> None:  # fmt: skip
-    """Gradients of an activation that selects, from the last hop to the first."""
+    """Gradients of an activation, from the last hop to the first; either slots or distances are None."""
     mix_rows_backward(grad, x, beta, terms, grad_x, grad_beta, grad_h, sums)
-    ends, incoming_slot, closed = around
+    grad_term, grad_signal, grad_following = scratch[0], scratch[1], scratch[2]
+    hops = len(h) if needs_x or distances is not None else 0
+    for hop in range(hops - 1, -1, -1):
+        again, operator = hop + 1 < len(h), (weight_t, diagonal)
+        scale_rows(grad, h[hop], grad_term, sizes[0])
+        gradients = grad_term, grad_following, grad_signal
+        _selection_backward(rows_t, again, *operator, closed, slots, hop, *around, *gradients, sizes)
+        signal = signals[hop] if shifted or hop > 0 else x
+        _gaussian_backward(
+            rows, rows_t, again, *operator, gamma, signal, terms[hop], distances, hop, *lists_t, *gradients, grad_gamma,
+            sizes
+        )  # fmt: skip
+        grad_signal, grad_following = grad_following, grad_signal
     if needs_x:
-        grad_term, grad_signal, grad_following = scratch[0], scratch[1], scratch[2]
-        for hop in range(len(h) - 1, -1, -1):
-            again = hop + 1 < len(h)
-            scale_rows(grad, h[hop], grad_term, sizes[0])
-            hop_backward_kernel(
-                *rows_t, ends, again, weight_t, incoming_slot, closed, grad_term, slots[hop], grad_following,
-                grad_signal, *sizes
-            )  # fmt: skip
-            if again:
-                add_diagonal(diagonal, grad_following, grad_signal)
-            grad_signal, grad_following = grad_following, grad_signal
         if shifted:
             shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
             grad_following = grad_signal
         add_to(grad_x, grad_following)
 
 
-@kernel
-def kernel_backward(
-    rows: Rows, rows_t: Rows, shifted: bool, weight_t: Array, diagonal: Array, gamma: float, needs_x: bool, grad: Array,
-    x: Array, beta: Array, h: Array, signals: Array, terms: Array, distances: Array, lists_t: Any, grad_x: Array,
-    grad_beta: Array, grad_h: Array, scratch: Array, sums: Array, grad_gamma: Array, sizes: Sizes
+@helper
+def _selection_backward(
+    rows_t: Rows, again: bool, weight_t: Array, diagonal: Array, closed: bool, slots: Array | None, hop: int,
+    ends: Array, incoming_slot: Array, grad_term: Array, grad_following: Array, grad_signal: Array, sizes: Sizes
 ) -> None:  # fmt: skip
-    """Gradients of an activation with the Gaussian kernel, that of its width included."""
-    mix_rows_backward(grad, x, beta, terms, grad_x, grad_beta, grad_h, sums)
-    grad_term, grad_signal, grad_following = scratch[0], scratch[1], scratch[2]
-    slope, total = x.dtype.type(-1.0 / gamma**2), 0.0
-    for hop in range(len(h) - 1, -1, -1):
-        again = hop + 1 < len(h)
-        scale_rows(grad, h[hop], grad_term, sizes[0])
-        term, distance = terms[hop], distances[hop]
-        for at in range(ZERO, np.uint64(x.size)):
+    """The gradient of one hop of a selection, with that of the signal that follows."""
+    if slots is not None:
+        read = grad_following, slots[hop], grad_term, None, None, None, None, None, None, None, None
+        around = ends, again, weight_t, incoming_slot, closed
+        functions_backward_kernel(*rows_t, *around, *read, grad_signal, *sizes)
+        if again:
+            add_diagonal(diagonal, grad_following, grad_signal)
+
+
+@helper
+def _gaussian_backward(
+    rows: Rows, rows_t: Rows, again: bool, weight_t: Array, diagonal: Array, gamma: float | None, signal: Array,
+    term: Array, distances: Any, hop: int, rowptr_t: Array, col_t: Array, grad_term: Array,
+    grad_following: Array, grad_signal: Array, grad_gamma: Array, sizes: Sizes
+) -> None:  # fmt: skip
+    """The same for the Gaussian kernel, and the gradient of its width."""
+    if gamma is not None:
+        slope, total, distance = signal.dtype.type(-1.0 / gamma**2), 0.0, distances[hop]
+        for at in range(ZERO, np.uint64(signal.size)):
             grad_term[at] *= term[at]
             total += grad_term[at] * distance[at]
             grad_term[at] *= slope
+        grad_gamma[0] += total / gamma**3
+        sum_sq_diff_backward_kernel(*rows, rowptr_t, col_t, grad_term, signal, grad_signal, *sizes)
         if again:
-            shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
-            grad_following, grad_signal = grad_signal, grad_following
-        signal = signals[hop] if shifted or hop > 0 else x
-        sum_sq_diff_backward_kernel(*rows, *lists_t, grad_term, signal, grad_signal, *sizes)
-        if again:
-            add_to(grad_signal, grad_following)
-        grad_signal, grad_following = grad_following, grad_signal
-    grad_gamma[0] = total / gamma**3
-    if needs_x:
-        if shifted:
-            shift_signal(rows_t, weight_t, diagonal, grad_following, grad_signal, sizes)
-            grad_following = grad_signal
-        add_to(grad_x, grad_following)
+            shift_signal(rows_t, weight_t, diagonal, grad_following, grad_term, sizes)
+            add_to(grad_signal, grad_term)

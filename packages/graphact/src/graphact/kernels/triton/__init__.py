@@ -5,29 +5,32 @@ most one more signal in the type that sums are taken in, or 2^24 numbers, and fo
 what is found piece by piece: far fewer numbers than those lists have.
 """
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
 from graphact.kernels.graph_tensors import GraphTensors
-from graphact.kernels.reference import accumulation_dtype, select_apart, slot_dtype
-from graphact.kernels.triton.functions import launch_functions, neighborhood_functions_backward
-from graphact.kernels.triton.fused import hop_backward, launch_fused
+from graphact.kernels.reference import wanted_results
+from graphact.kernels.triton.backward import (
+    neighborhood_functions_backward,
+    shift_weight_grad,
+    sum_products,
+    sum_sq_diff_backward,
+)
+from graphact.kernels.triton.functions import launch_functions, shift, sum_sq_diff
 from graphact.kernels.triton.launch import on_its_device
 from graphact.kernels.triton.median import launch_median
 from graphact.kernels.triton.mix import mix, mix_backward
 from graphact.kernels.triton.plan import choose_plan
 from graphact.kernels.triton.record import allocate
 from graphact.kernels.triton.select import gather_rows, scatter_selected, select
-from graphact.kernels.triton.shift import shift, shift_weight_grad
-from graphact.kernels.triton.sum_sq_diff import sum_products, sum_sq_diff, sum_sq_diff_backward
 
 __all__ = [
     "DTYPES",
     "MIXED_DTYPES",
     "choose_plan",
-    "fused_neighbor_pass",
     "gather_rows",
-    "hop_backward",
     "mix",
     "mix_backward",
     "neighborhood_functions",
@@ -45,28 +48,17 @@ DTYPES = MIXED_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.flo
 
 
 @on_its_device
-def fused_neighbor_pass(
-    x: Tensor, graph: GraphTensors, op: str, closed: bool, shifting: bool, max_degree: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See :func:`graphact.kernels.reference.fused_neighbor_pass`."""
-    x, weight = x.contiguous(), graph.weight.contiguous()
-    values_dtype = accumulation_dtype(x.dtype) if op == "kernel" else x.dtype
-    values = allocate(x.shape, values_dtype, x.device)
-    slots_shape, slots_dtype = ((0,), torch.uint8) if op == "kernel" else (x.shape, slot_dtype(max_degree))
-    selected_slot = allocate(slots_shape, slots_dtype, x.device)
-    shifted = allocate(x.shape if shifting else (0,), x.dtype, x.device)
-    tensors = (values, selected_slot, shifted, x, weight, graph.incoming)
-    if x.numel() and op == "median":
-        launch_median(*tensors, closed, shifting)
-    elif x.numel():
-        launch_fused(*tensors, op=op, closed=closed, shifting=shifting)
-    return values, selected_slot, shifted
-
-
-@on_its_device
 def neighborhood_functions(
-    x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int
-) -> tuple[Tensor, ...]:
-    """See :func:`graphact.kernels.reference.neighborhood_functions`."""
-    found = select_apart(fused_neighbor_pass, x, graph, ops, closed, shifting, max_degree)
-    return launch_functions(x.contiguous(), graph, ops, closed, shifting, max_degree, found)
+    x: Tensor, graph: GraphTensors, ops: Collection[str], closed: bool, shifting: bool, max_degree: int
+) -> dict[str, Tensor]:
+    """See :func:`graphact.kernels.reference.neighborhood_functions`; the median comes from a pass of its own."""
+    x, weight, types = x.contiguous(), graph.weight.contiguous(), wanted_results(x, ops, shifting, max_degree)
+    found = {name: allocate(x.shape, dtype, x.device) for name, dtype in types.items()}
+    rest = found.copy()
+    if "median" in found and x.numel():
+        values, slots = rest.pop("median"), rest.pop("median slot")
+        shifted = rest.pop("shift", None) if len(ops) == 1 else None
+        launch_median(values, slots, shifted, x, weight, graph.incoming, closed)
+    if rest:
+        launch_functions(rest, x, weight, graph.incoming, closed)
+    return found

@@ -1,7 +1,6 @@
-"""Triton kernels for several functions of the neighbours' values and the shift in one pass, and for their gradient.
+"""Triton kernels for functions of the neighbours' values and the shift, in one pass.
 
-The backward kernel lets each node gather from those whose neighbour it is. Beyond the results nothing is held but the
-slots of selected neighbours and the mean that a standard deviation needs.
+Hubs are read piece by piece: several programs share a list, and another kernel joins what they found.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs
@@ -13,139 +12,178 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphact.kernels.graph_tensors import GraphTensors, Lists
-from graphact.kernels.reference import complete_results, num_members, wanted_results
-from graphact.kernels.triton.fused import (
-    launch_fused,
-    launch_sums,
-    more_extreme,
-    pieces_of,
-    resolve_selection,
-    with_own,
-)
-from graphact.kernels.triton.launch import PIECE, THREADS, Launch, launches, limits, on_its_device, start
+from graphact.kernels.graph_tensors import Lists
+from graphact.kernels.reference import RESULTS, accumulation_dtype
+from graphact.kernels.triton.launch import PIECE, THREADS, Launch, launches, limits, on_its_device, rows_of, start
 from graphact.kernels.triton.record import allocate
-from graphact.kernels.triton.walk import (
-    UNROLL,
-    columns_of_program,
-    list_of_row,
-    piece_of_list,
-    rows_of_program,
-)
+from graphact.kernels.triton.walk import UNROLL, place_of_piece, slot_of_own, sum_of_lanes, tile_of_program
 
-
-def launch_functions(
-    x: Tensor, graph: GraphTensors, ops: str, closed: bool, shifting: bool, max_degree: int, found: dict[str, Tensor]
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Add the results that are not found yet; all are computed from a contiguous signal."""
-    types, lists, weight = wanted_results(x, ops, shifting, max_degree), graph.incoming, graph.weight.contiguous()
-    made = {name: allocate(x.shape, dtype, x.device) for name, dtype in types.items() if name not in found}
-    flags: dict[str, Any] = {f"has_{name}": name in made for name in ("shift", "max", "min", "mean", "std")}
-    order = ("shift", "max", "min", "mean", "std", "max slot", "min slot")
-    tensors = [made.get(name, x) for name in order]
-    for launch in launches(lists, *limits(lists)) if made and x.numel() else ():
-        if launch.pieces == 1:
-            read = (x, weight, lists.rowptr, lists.col)
-            start(functions_kernel, launch, launch.shared, x, lists, *tensors, *read, **flags, closed=closed, piece=0)
-        elif "mean" in made:
-            _moments_of_hubs(launch, x, lists, made, closed)
-    if max_degree > PIECE and x.numel():  # lists that programs share piece by piece, in a pass for each selection
-        for at, op in enumerate([op for op in ("max", "min") if op in made] or ["none"]):
-            with_shift = at == 0 and "shift" in made
-            results = (made.get(op, x), made.get(f"{op} slot", x), made["shift"] if with_shift else x)
-            hubs: dict[str, Any] = {"op": op, "closed": closed, "shifting": with_shift, "longer_than": PIECE}
-            if op != "none" or with_shift:
-                launch_fused(*results, x, weight, lists, **hubs)
-    return complete_results(x, found | made)
-
-
-def _moments_of_hubs(launch: Launch, x: Tensor, lists: Lists, made: dict[str, Tensor], closed: bool) -> None:
-    """The moments of nodes with lists so long that several programs share one, from the sums of their pieces."""
-    mean = made["mean"]
-    sums = [pieces_of(x, launch, mean.dtype) for _ in range(3)]
-    results = (sums[0], x, x, *sums[1:], x, x)
-    flags: dict[str, Any] = {"has_shift": False, "has_max": False, "has_min": False, "has_mean": True, "has_std": True}
-    read = (x, x, lists.rowptr, lists.col)
-    start(functions_kernel, launch, True, x, lists, *results, *read, **flags, closed=closed, piece=PIECE)
-    nodes = lists.order[launch.last - launch.rows + 1 : launch.last + 1].flip(0)
-    shape = (-1, launch.rows, x.size(-1))
-    plain, apart, squares = (part.sum(0).view(shape) for part in sums)
-    signal = x.view(-1, *x.shape[-2:])
-    own = signal.index_select(-2, nodes).to(mean.dtype)
-    center = own if closed else signal.index_select(-2, lists.col[lists.rowptr[nodes]]).to(mean.dtype)
-    if closed:
-        plain, squares = plain + own, squares + (own - center)
-    count = num_members(lists, closed)[nodes].to(mean.dtype)
-    apart = apart / count
-    average = torch.where((center + apart).isnan(), plain / count, center + apart)
-    mean.view(-1, *x.shape[-2:]).index_copy_(-2, nodes, average)
-    if "std" in made:
-        deviation = (squares / count - apart.square()).clamp(min=0).sqrt()
-        made["std"].view(-1, *x.shape[-2:]).index_copy_(-2, nodes, deviation)
+RETURNED = tuple(name for name in RESULTS if "median" not in name)  # the median is in `median.py`
+FLAGS = {name: f"has_{name}" for name in RETURNED if "slot" not in name}
 
 
 @on_its_device
-def neighborhood_functions_backward_on_device(given: Tensor, *inputs: Any) -> Tensor:
-    """See :func:`neighborhood_functions_backward`; ``given`` has the shape and type of the result."""
-    *tensors, graph, closed = inputs
-    out = allocate(given.shape, given.dtype, given.device)
-    if out.numel():
-        names = ("shift", "max", "min", "median", "mean", "std")
-        flags: dict[str, Any] = {f"has_{name}": grad is not None for name, grad in zip(names, tensors, strict=False)}
-        read = [given if tensor is None else tensor.contiguous() for tensor in tensors]
-        lists, weight = graph.outgoing, graph.weight_t.contiguous()
-        around = (weight, graph.incoming_slot, graph.incoming.rowptr, lists.rowptr, lists.col)
-        launch_sums(
-            functions_backward_kernel, out, given, lists, *read, *around, **flags, closed=closed, threads=THREADS
-        )
+def shift(x: Tensor, weight: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.shift`."""
+    x, weight, out = x.contiguous(), weight.contiguous(), allocate(x.shape, x.dtype, x.device)
+    launch_functions({"shift": out}, x, weight, lists)
     return out
 
 
-def neighborhood_functions_backward(*inputs: Any) -> Tensor:
-    """See :func:`graphact.kernels.reference.neighborhood_functions_backward`."""
-    given = next(each for each in (*inputs[:4], inputs[11], *inputs[4:6]) if each is not None)
-    return neighborhood_functions_backward_on_device(given.contiguous(), *inputs)
+@on_its_device
+def sum_sq_diff(x: Tensor, lists: Lists) -> Tensor:
+    """See :func:`graphact.kernels.reference.sum_sq_diff`."""
+    x, out = x.contiguous(), allocate(x.shape, accumulation_dtype(x.dtype), x.device)
+    launch_functions({"kernel": out}, x, x, lists)
+    return out
+
+
+def launch_functions(
+    found: dict[str, Tensor], x: Tensor, weight: Tensor, lists: Lists, closed: bool = False, longer_than: int = -1
+) -> None:
+    """Write some results for all nodes, or for those that have more than some number of neighbours."""
+    flags: dict[str, Any] = {flag: name in found for name, flag in FLAGS.items()} | {"closed": closed}
+    one_selection = len({"max", "min"} & found.keys()) == 1 and "mean" not in found and "kernel" not in found
+    threads = 32 if one_selection or found.keys() == {"shift"} else THREADS
+    loads = 2 if one_selection and "shift" in found and x.element_size() == 2 else 1
+    results, wide = [found.get(name, x) for name in RETURNED], accumulation_dtype(x.dtype)
+    around = (lists.rowptr, lists.col)
+    read = (x, weight, *around)
+    for launch in launches(lists, *sorted({longer_than, *limits(lists)} - {-1})) if x.numel() else ():
+        if launch.longest <= longer_than:
+            continue
+        if launch.pieces == 1:
+            options = {**flags, "threads": threads, "loads": loads, "piece": 0}
+            start(functions_kernel, launch, launch.shared, x, lists, *results, x, *read, **options)
+            continue
+        kinds = {name: torch.int32 if "slot" in name else wide for name in RETURNED if name in found}
+        kinds |= {"squares": wide} if "std" in found else {}
+        pieces = {name: pieces_of(x, launch, dtype) for name, dtype in kinds.items()}
+        parts, rest = [pieces.get(name, x) for name in (*RETURNED, "squares")], (launch.pieces, x, *around)
+        start(functions_kernel, launch, True, x, lists, *parts, *read, **flags, threads=threads, piece=PIECE)
+        start(join_kernel, launch, False, x, lists, *results, *parts, *rest, **flags, adding=False)
+
+
+def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor, **flags: Any) -> None:
+    """Start a kernel that sums over the neighbours; long lists piece by piece, which are then added up."""
+    for launch in launches(lists, *limits(lists)) if x.numel() else ():
+        if launch.pieces == 1:
+            start(kernel, launch, launch.shared, x, lists, out, *read, piece=0, **flags)
+            continue
+        sums, count = pieces_of(x, launch, accumulation_dtype(out.dtype)), len(RETURNED)
+        piece_flags: dict[str, Any] = {name: name != "adding" and flag for name, flag in flags.items()}
+        start(kernel, launch, True, x, lists, sums, *read, piece=PIECE, **piece_flags)
+        rest = (*[out] * count, *[sums] * (count + 1), launch.pieces, x, lists.rowptr, lists.col)
+        whole: dict[str, Any] = {flag: name == "shift" for name, flag in FLAGS.items()}
+        whole |= {"closed": False, "adding": flags.get("adding", False)}
+        start(join_kernel, launch, False, x, lists, *rest, **whole)
+
+
+def pieces_of(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
+    """Memory for what is found piece by piece."""
+    return allocate((launch.pieces, rows_of(x, launch), x.size(-1)), dtype, x.device)
+
+
+@triton.jit
+def is_ahead(value, best, largest: tl.constexpr):
+    """Return true if a value wins over the best one; NaN wins over all numbers, and the first among equals stays."""
+    ahead = value > best if largest else value < best
+    return ahead | ((value != value) & (best == best))
+
+
+@triton.jit
+def more_extreme(a, b, largest: tl.constexpr):
+    """The larger or the smaller of two numbers; NaN where one of them is."""
+    both: tl.constexpr = tl.PropagateNan.ALL
+    return tl.maximum(a, b, propagate_nan=both) if largest else tl.minimum(a, b, propagate_nan=both)
+
+
+@triton.jit
+def with_own(best, slot, own, col, begin, end, node, largest: tl.constexpr):
+    """The selection in a closed neighbourhood: the node itself, at slot d after d neighbours, is a candidate, too."""
+    degree = (end - begin).to(tl.int32)[:, None]
+    before = slot_of_own(col, begin, end, node)[:, None]
+    equal = (own == best) | ((own != own) & (best != best))
+    wins = is_ahead(own, best, largest) | (equal & (slot >= before)) | (degree == 0)
+    return tl.where(wins, own, best), tl.where(wins, degree, slot)
+
+
+@triton.jit
+def resolve_selection(
+    best, slot, x, col, base, begin, enter, stop, steps, column, inside, mask_own, columns, largest: tl.constexpr,
+    shared: tl.constexpr, lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr
+):  # fmt: skip
+    """The extreme value of each row and its slot, from those of a walk in which :func:`more_extreme` was taken.
+
+    NaN has come through, but not its slot, and of both zeros the sign of either. Lanes that share a row get the same.
+    """
+    stride: tl.constexpr = lanes if shared else 1
+    loser: tl.constexpr = float("-inf") if largest else float("inf")
+    unknown = best != best
+    if tl.max(tl.max(unknown.to(tl.int32), 1), 0) > 0:
+        for step in range(0, steps):
+            position = enter + (steps - 1 - step) * stride
+            there = position < stop
+            j = tl.load(col + position, mask=there, other=0).to(tl.int64)
+            at = ((base + j) * columns)[:, None] + column[None, :]
+            value = tl.load(x + at, mask=there[:, None] & inside[None, :], other=0.0).to(wide)
+            slot = tl.where(unknown & (value != value), (position - begin).to(tl.int32)[:, None], slot)
+    zero = mask_own & (best == 0.0)
+    if tl.max(tl.max(zero.to(tl.int32), 1), 0) > 0:
+        source = tl.load(col + begin[:, None] + slot, mask=zero, other=0).to(tl.int64)
+        at = (base[:, None] + source) * columns + column[None, :]
+        best = tl.where(zero, tl.load(x + at, mask=zero, other=0.0).to(wide), best)
+    if shared:
+        unknown = best != best
+        numbers = tl.where(unknown, loser, best)
+        winner = tl.max(numbers, 0) if largest else tl.min(numbers, 0)
+        wins = tl.where(tl.max(unknown.to(tl.int32), 0)[None, :] > 0, unknown, best == winner[None, :])
+        wins &= (enter < stop)[:, None]
+        first = tl.min(tl.where(wins, slot, 2147483647), 0)
+        slot = first[None, :] + tl.zeros((lanes, block), dtype=tl.int32)
+        found = mask_own & (first < 2147483647)[None, :]
+        position = tl.where(found, begin[:, None] + slot, 0)
+        source = tl.load(col + position, mask=found, other=0).to(tl.int64)
+        best = tl.load(x + (base[:, None] + source) * columns + column[None, :], mask=found, other=0.0).to(wide)
+        slot = tl.where(found, slot, 0)
+    return best, slot
 
 
 @triton.jit(do_not_specialize=["count", "last", "rows"])
 def functions_kernel(
-    shifted, largest, smallest, mean, std, largest_slot, smallest_slot, x, weight, rowptr, col, order, count, last,
-    rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr,
-    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr, has_shift: tl.constexpr,
-    has_max: tl.constexpr, has_min: tl.constexpr, has_mean: tl.constexpr, has_std: tl.constexpr
+    shifted, largest, smallest, mean, std, distance, largest_slot, smallest_slot, square, x, weight, rowptr, col, order,
+    count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr,
+    shared: tl.constexpr, ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr,
+    has_shift: tl.constexpr, has_max: tl.constexpr, has_min: tl.constexpr, has_mean: tl.constexpr,
+    has_std: tl.constexpr, has_kernel: tl.constexpr
 ):  # fmt: skip
     """See :func:`graphact.kernels.reference.neighborhood_functions`.
 
-    With ``piece``, programs read so many neighbours each, and write three sums, piece after piece: of the values into
-    ``shifted``, of the differences to one of them into ``mean``, of their squares into ``std``.
+    With ``piece``, programs read so many neighbours each, and write what they find piece after piece: the sum of the
+    values into ``mean``, of the differences to one of them into ``std``, of their squares into ``square``.
     """
-    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
-    column, inside = columns_of_program(columns, block)
-    begin, end, enter, steps = list_of_row(rowptr, node, alive, False, lanes, shared)
-    stop = end
-    if piece > 0:
-        enter, stop, steps = piece_of_list(begin, end, piece, lanes)
+    node, base, _, column, inside, begin, end, enter, stop, steps, own, exists, written = tile_of_program(
+        rowptr, order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched, piece
+    )  # fmt: skip
     stride: tl.constexpr = lanes if shared else 1
-    own = ((base + node) * columns)[:, None] + column[None, :]
-    mask_own = alive[:, None] & inside[None, :]
-    zero = tl.zeros((lanes, block), dtype=wide)
-    total = zero
-    plain = zero
-    apart = zero
-    squares = zero
+    # a single selection needs nothing else of the numbers that do not exist
+    alone: tl.constexpr = has_max != has_min and not (has_shift or has_mean or has_kernel)
+    beyond: tl.constexpr = (float("-inf") if has_max else float("inf")) if alone else 0.0
+    total = tl.zeros((lanes, block), dtype=wide)
+    plain = total
+    apart = total
+    squares = total
+    distances = total
     best = tl.full((lanes, block), float("-inf"), dtype=wide)
     least = tl.full((lanes, block), float("inf"), dtype=wide)
     best_slot = tl.zeros((lanes, block), dtype=tl.int32) + (enter - begin).to(tl.int32)[:, None]
     least_slot = best_slot
-    itself = zero
-    if closed:
-        itself = tl.load(x + own, mask=mask_own, other=0.0).to(wide)
-    center = itself
-    if has_std and not closed:
-        exists = begin < end
-        first = tl.load(col + begin, mask=exists, other=0).to(tl.int64)
-        at = ((base + first) * columns)[:, None] + column[None, :]
-        center = tl.load(x + at, mask=exists[:, None] & inside[None, :], other=0.0).to(wide)
+    itself = total
+    if has_kernel:
+        itself = tl.load(x + own, mask=exists, other=0.0).to(wide)
+    center = total
+    if has_std:
+        center = center_of(x, col, base, begin, end, column, inside, own, exists, columns, closed, wide)
     for step in range(0, steps, UNROLL):
         for ahead in tl.static_range(UNROLL):
             position = enter + (step + ahead) * stride
@@ -153,7 +191,7 @@ def functions_kernel(
             j = tl.load(col + position, mask=there, other=0).to(tl.int64)
             at = ((base + j) * columns)[:, None] + column[None, :]
             mask = there[:, None] & inside[None, :]
-            value = tl.load(x + at, mask=mask, other=0.0).to(wide)
+            value = tl.load(x + at, mask=mask, other=beyond).to(wide)
             slot = (position - begin).to(tl.int32)[:, None]
             if has_shift:
                 factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
@@ -164,150 +202,171 @@ def functions_kernel(
                 difference = tl.where(mask, value - center, 0.0)
                 apart += difference
                 squares += difference * difference
+            if has_kernel:
+                difference = tl.where(mask, itself - value, 0.0)
+                distances += difference * difference
             if has_max:
-                candidate = tl.where(mask, value, float("-inf"))
+                candidate = value if alone else tl.where(mask, value, float("-inf"))
                 best_slot = tl.where(candidate > best, slot, best_slot)
                 best = more_extreme(best, candidate, True)
             if has_min:
-                candidate = tl.where(mask, value, float("inf"))
+                candidate = value if alone else tl.where(mask, value, float("inf"))
                 least_slot = tl.where(candidate < least, slot, least_slot)
                 least = more_extreme(least, candidate, False)
-    if shared:
-        total = tl.sum(total, 0)[None, :] + zero
-        plain = tl.sum(plain, 0)[None, :] + zero
-        apart = tl.sum(apart, 0)[None, :] + zero
-        squares = tl.sum(squares, 0)[None, :] + zero
-    mask = writes[:, None] & inside[None, :]
-    if piece > 0:
-        own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
-        tl.store(shifted + own, plain, mask=mask)
-        tl.store(mean + own, apart, mask=mask)
-        tl.store(std + own, squares, mask=mask)
-    else:
-        listed = (end > begin)[:, None]
-        if has_shift:
-            tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=mask)
-        if has_max:
-            best, best_slot = resolve_selection(
-                best, best_slot, x, col, base, begin, enter, stop, steps, column, inside, mask_own, columns, True,
-                shared, lanes, block, wide
-            )  # fmt: skip
-            best = tl.where(listed, best, 0.0)
-            if closed:
-                best, best_slot = with_own(best, best_slot, itself, col, begin, end, node, True)
-            tl.store(largest + own, best.to(largest.dtype.element_ty), mask=mask)
-            tl.store(largest_slot + own, best_slot.to(largest_slot.dtype.element_ty), mask=mask)
-        if has_min:
-            least, least_slot = resolve_selection(
-                least, least_slot, x, col, base, begin, enter, stop, steps, column, inside, mask_own, columns, False,
-                shared, lanes, block, wide
-            )  # fmt: skip
-            least = tl.where(listed, least, 0.0)
-            if closed:
-                least, least_slot = with_own(least, least_slot, itself, col, begin, end, node, False)
-            tl.store(smallest + own, least.to(smallest.dtype.element_ty), mask=mask)
-            tl.store(smallest_slot + own, least_slot.to(smallest_slot.dtype.element_ty), mask=mask)
-        if has_mean:
-            members = end - begin
-            if closed:
-                members += 1
-                plain += itself
-                squares += itself - center
-            number = tl.maximum(members, 1).to(wide)[:, None]
-            average = plain / number
-            if has_std:
-                apart = apart / number
-                variance = squares / number - apart * apart
-                variance = tl.where(variance < 0, 0.0, variance)
-                tl.store(std + own, tl.sqrt(variance), mask=mask)
-                average = tl.where(center + apart == center + apart, center + apart, average)
-            tl.store(mean + own, average, mask=mask)
-
-
-@triton.jit(do_not_specialize=["count", "last", "rows"])
-def functions_backward_kernel(
-    out, grad_shifted, grad_max, grad_min, grad_median, grad_mean, grad_std, max_slot, min_slot, median_slot, mean,
-    std, x, weight, incoming_slot, rowptr_in, rowptr, col, order, count, last, rows, nodes, columns,
-    lanes: tl.constexpr, block: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr, ordered: tl.constexpr,
-    batched: tl.constexpr, piece: tl.constexpr, closed: tl.constexpr, has_shift: tl.constexpr, has_max: tl.constexpr,
-    has_min: tl.constexpr, has_median: tl.constexpr, has_mean: tl.constexpr, has_std: tl.constexpr
-):  # fmt: skip
-    """See :func:`graphact.kernels.reference.neighborhood_functions_backward`."""
-    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
-    column, inside = columns_of_program(columns, block)
-    begin, end, enter, steps = list_of_row(rowptr, node, alive, False, lanes, shared)
-    stop = end
-    if piece > 0:
-        enter, stop, steps = piece_of_list(begin, end, piece, lanes)
-    stride: tl.constexpr = lanes if shared else 1
-    own = ((base + node) * columns)[:, None] + column[None, :]
-    center = tl.zeros((lanes, block), dtype=wide)
-    if has_std:
-        center = tl.load(x + own, mask=alive[:, None] & inside[None, :], other=0.0).to(wide)
-    total = tl.zeros((lanes, block), dtype=wide)
-    for step in range(0, steps, UNROLL):
-        for ahead in tl.static_range(UNROLL):
-            position = enter + (step + ahead) * stride
-            there = position < stop
-            i = tl.load(col + position, mask=there, other=0).to(tl.int64)
-            slot = tl.load(incoming_slot + position, mask=there, other=-1)
-            at = ((base + i) * columns)[:, None] + column[None, :]
-            mask = there[:, None] & inside[None, :]
-            if has_shift:
-                factor = tl.load(weight + position, mask=there, other=0.0).to(wide)
-                total += factor[:, None] * tl.load(grad_shifted + at, mask=mask, other=0.0).to(wide)
-            total += shares_of(
-                center, at, mask, there, i, slot, grad_max, grad_min, grad_median, grad_mean, grad_std, max_slot,
-                min_slot, median_slot, mean, std, rowptr_in, closed, has_max, has_min, has_median, has_mean, has_std,
-                wide
-            )  # fmt: skip
-    if shared:
-        total = tl.sum(total, 0)[None, :] + tl.zeros((lanes, block), dtype=wide)
-    mask = writes[:, None] & inside[None, :]
-    if closed and (piece == 0 or tl.program_id(2) == 0):
-        listed = tl.load(rowptr_in + node + 1, mask=alive, other=0) - tl.load(rowptr_in + node, mask=alive, other=0)
-        total += shares_of(
-            center, own, mask, alive, node, listed.to(tl.int32), grad_max, grad_min, grad_median, grad_mean, grad_std,
-            max_slot, min_slot, median_slot, mean, std, rowptr_in, closed, has_max, has_min, has_median, has_mean,
-            has_std, wide
+    if has_max:
+        best, best_slot = resolve_selection(
+            best, best_slot, x, col, base, begin, enter, stop, steps, column, inside, exists, columns, True, shared,
+            lanes, block, wide
         )  # fmt: skip
+    if has_min:
+        least, least_slot = resolve_selection(
+            least, least_slot, x, col, base, begin, enter, stop, steps, column, inside, exists, columns, False, shared,
+            lanes, block, wide
+        )  # fmt: skip
+    total = sum_of_lanes(total, shared)
+    plain = sum_of_lanes(plain, shared)
+    apart = sum_of_lanes(apart, shared)
+    squares = sum_of_lanes(squares, shared)
+    distances = sum_of_lanes(distances, shared)
     if piece > 0:
-        own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
-    tl.store(out + own, total.to(out.dtype.element_ty), mask=mask)
+        own = place_of_piece(own, column, rows, columns, piece)
+        is_found = (enter - tl.arange(0, lanes) < end)[:, None]
+        if has_shift:
+            tl.store(shifted + own, total, mask=written)
+        if has_max:
+            tl.store(largest + own, best, mask=written)
+            tl.store(largest_slot + own, tl.where(is_found, best_slot, -1), mask=written)
+        if has_min:
+            tl.store(smallest + own, least, mask=written)
+            tl.store(smallest_slot + own, tl.where(is_found, least_slot, -1), mask=written)
+        if has_mean:
+            tl.store(mean + own, plain, mask=written)
+        if has_std:
+            tl.store(std + own, apart, mask=written)
+            tl.store(square + own, squares, mask=written)
+        if has_kernel:
+            tl.store(distance + own, distances, mask=written)
+    else:
+        store_functions(
+            shifted, largest, smallest, mean, std, distance, largest_slot, smallest_slot, x, col, node, begin, end, own,
+            exists, written, total, best, least, plain, apart, squares, distances, best_slot, least_slot, center,
+            closed, has_shift, has_max, has_min, has_mean, has_std, has_kernel, wide
+        )  # fmt: skip
 
 
 @triton.jit
-def shares_of(
-    center, at, mask, there, i, slot, grad_max, grad_min, grad_median, grad_mean, grad_std, max_slot, min_slot,
-    median_slot, mean, std, rowptr_in, closed: tl.constexpr, has_max: tl.constexpr, has_min: tl.constexpr,
-    has_median: tl.constexpr, has_mean: tl.constexpr, has_std: tl.constexpr, wide: tl.constexpr
+def center_of(x, col, base, begin, end, column, inside, own, exists, columns, closed: tl.constexpr, wide: tl.constexpr):
+    """A value of each neighbourhood, to which differences are taken: the node's own or that of the first neighbour."""
+    if closed:
+        return tl.load(x + own, mask=exists, other=0.0).to(wide)
+    is_there = begin < end
+    first = tl.load(col + begin, mask=is_there, other=0).to(tl.int64)
+    at = ((base + first) * columns)[:, None] + column[None, :]
+    return tl.load(x + at, mask=is_there[:, None] & inside[None, :], other=0.0).to(wide)
+
+
+@triton.jit
+def store_functions(
+    shifted, largest, smallest, mean, std, distance, largest_slot, smallest_slot, x, col, node, begin, end, own, exists,
+    written, total, best, least, plain, apart, squares, distances, best_slot, least_slot, center, closed: tl.constexpr,
+    has_shift: tl.constexpr, has_max: tl.constexpr, has_min: tl.constexpr, has_mean: tl.constexpr,
+    has_std: tl.constexpr, has_kernel: tl.constexpr, wide: tl.constexpr
 ):  # fmt: skip
-    """The sum of what node i, whose numbers are at ``at``, gives to the neighbour in a slot of its list."""
-    total = tl.zeros(center.shape, dtype=wide)
+    """Let the node itself join a closed neighbourhood, and write the results."""
+    listed = (end > begin)[:, None]
+    if has_shift:
+        tl.store(shifted + own, total.to(shifted.dtype.element_ty), mask=written)
+    itself = total
+    if closed and (has_max or has_min or has_mean):
+        itself = tl.load(x + own, mask=exists, other=0.0).to(wide)
     if has_max:
-        total += share_of_selected(grad_max, max_slot, at, mask, slot, wide)
+        best = tl.where(listed, best, 0.0)
+        if closed:
+            best, best_slot = with_own(best, best_slot, itself, col, begin, end, node, True)
+        tl.store(largest + own, best.to(largest.dtype.element_ty), mask=written)
+        tl.store(largest_slot + own, best_slot.to(largest_slot.dtype.element_ty), mask=written)
     if has_min:
-        total += share_of_selected(grad_min, min_slot, at, mask, slot, wide)
-    if has_median:
-        total += share_of_selected(grad_median, median_slot, at, mask, slot, wide)
-    if has_mean or has_std:
-        members = tl.load(rowptr_in + i + 1, mask=there, other=1) - tl.load(rowptr_in + i, mask=there, other=0)
+        least = tl.where(listed, least, 0.0)
+        if closed:
+            least, least_slot = with_own(least, least_slot, itself, col, begin, end, node, False)
+        tl.store(smallest + own, least.to(smallest.dtype.element_ty), mask=written)
+        tl.store(smallest_slot + own, least_slot.to(smallest_slot.dtype.element_ty), mask=written)
+    if has_mean:
+        members = end - begin
         if closed:
             members += 1
+            plain += itself
+            squares += itself - center  # 0, or NaN if it is not finite
         number = tl.maximum(members, 1).to(wide)[:, None]
-        if has_mean:
-            total += tl.load(grad_mean + at, mask=mask, other=0.0).to(wide) / number
+        average = plain / number
         if has_std:
-            deviation = tl.load(std + at, mask=mask, other=0.0)
-            divisor = tl.where(deviation == 0.0, 1.0, number * deviation)
-            scale = tl.load(grad_std + at, mask=mask, other=0.0).to(wide) / divisor
-            apart = center - tl.load(mean + at, mask=mask, other=0.0)
-            total += tl.where(deviation == 0.0, 0.0, scale * apart)
-    return total
+            apart = apart / number
+            variance = squares / number - apart * apart
+            variance = tl.where(variance < 0, 0.0, variance)
+            tl.store(std + own, tl.sqrt(variance), mask=written)
+            average = tl.where(center + apart == center + apart, center + apart, average)
+        tl.store(mean + own, average, mask=written)
+    if has_kernel:
+        tl.store(distance + own, distances, mask=written)
+
+
+@triton.jit(do_not_specialize=["count", "last", "rows", "pieces"])
+def join_kernel(
+    shifted, largest, smallest, mean, std, distance, largest_slot, smallest_slot, found_shifted, found_largest,
+    found_smallest, found_mean, found_std, found_distance, found_largest_slot, found_smallest_slot, found_square,
+    pieces, x, rowptr, col, order, count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr,
+    wide: tl.constexpr, shared: tl.constexpr, ordered: tl.constexpr, batched: tl.constexpr, closed: tl.constexpr,
+    adding: tl.constexpr, has_shift: tl.constexpr, has_max: tl.constexpr, has_min: tl.constexpr,
+    has_mean: tl.constexpr, has_std: tl.constexpr, has_kernel: tl.constexpr
+):  # fmt: skip
+    """Put together what :func:`functions_kernel` and others found piece by piece, or add it to sums that are there."""
+    tl.static_assert(not shared)
+    node, base, _, column, inside, begin, end, _, _, _, own, exists, written = tile_of_program(
+        rowptr, order, count, last, rows, nodes, columns, lanes, block, False, ordered, batched, 0
+    )
+    item = tl.program_id(0).to(tl.int64) * lanes + tl.arange(0, lanes)
+    total = tl.zeros((lanes, block), dtype=wide)
+    plain = total
+    apart = total
+    squares = total
+    distances = total
+    best = tl.full((lanes, block), float("-inf"), dtype=wide)
+    least = tl.full((lanes, block), float("inf"), dtype=wide)
+    best_slot = tl.full((lanes, block), -1, dtype=tl.int32)
+    least_slot = best_slot
+    for number in range(0, pieces):
+        at = ((number * rows + item) * columns)[:, None] + column[None, :]
+        if has_shift:
+            total += tl.load(found_shifted + at, mask=written, other=0.0)
+        if has_max:
+            best, best_slot = joined_selection(best, best_slot, found_largest, found_largest_slot, at, written, True)
+        if has_min:
+            least, least_slot = joined_selection(
+                least, least_slot, found_smallest, found_smallest_slot, at, written, False
+            )
+        if has_mean:
+            plain += tl.load(found_mean + at, mask=written, other=0.0)
+        if has_std:
+            apart += tl.load(found_std + at, mask=written, other=0.0)
+            squares += tl.load(found_square + at, mask=written, other=0.0)
+        if has_kernel:
+            distances += tl.load(found_distance + at, mask=written, other=0.0)
+    if adding:
+        total += tl.load(shifted + own, mask=written, other=0.0).to(wide)
+    center = total
+    if has_std:
+        center = center_of(x, col, base, begin, end, column, inside, own, exists, columns, closed, wide)
+    store_functions(
+        shifted, largest, smallest, mean, std, distance, largest_slot, smallest_slot, x, col, node, begin, end, own,
+        exists, written, total, best, least, plain, apart, squares, distances, best_slot, least_slot, center, closed,
+        has_shift, has_max, has_min, has_mean, has_std, has_kernel, wide
+    )  # fmt: skip
 
 
 @triton.jit
-def share_of_selected(grad, selected_slot, at, mask, slot, wide: tl.constexpr):
-    """A gradient where this slot was selected; it is read only there."""
-    selected = mask & (tl.load(selected_slot + at, mask=mask, other=0).to(tl.int32) == slot[:, None])
-    return tl.load(grad + at, mask=selected, other=0.0).to(wide)
+def joined_selection(best, slot, values, slots, at, mask, largest: tl.constexpr):
+    """The selection among those of the pieces before and of one more, whose slot is -1 if it has no neighbours."""
+    value = tl.load(values + at, mask=mask, other=0.0)
+    where = tl.load(slots + at, mask=mask, other=-1)
+    wins = (where >= 0) & (is_ahead(value, best, largest) | (slot < 0))
+    return tl.where(wins, value, best), tl.where(wins, where, slot)

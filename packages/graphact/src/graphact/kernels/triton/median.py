@@ -1,4 +1,4 @@
-"""The median of all nodes by Triton kernels: of short lists by a sorting network, of longer ones by bisection.
+"""The median of all nodes by Triton kernels: of short lists by a sorting network, of longer ones by counting.
 
 The network sorts in registers, and the weighted sum comes from the same pass.
 """
@@ -16,9 +16,8 @@ from torch import Tensor
 
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import accumulation_dtype
-from graphact.kernels.triton.fused import launch_fused
+from graphact.kernels.triton.functions import launch_functions
 from graphact.kernels.triton.launch import (
-    ALONE,
     MAX_PROGRAMS,
     Launch,
     Tile,
@@ -29,8 +28,7 @@ from graphact.kernels.triton.launch import (
     rows_of,
     start,
 )
-from graphact.kernels.triton.median_bisect import RANKED, bisect_median_kernel, bisect_tile, ranked_median_kernel
-from graphact.kernels.triton.median_long import (
+from graphact.kernels.triton.median_counting import (
     COUNTED,
     IN_REGISTER,
     MAX_WARPS,
@@ -53,53 +51,42 @@ TILED_NUMBERS = 2**24  # numbers of long lists that may always lie side by side
 
 
 def launch_median(
-    values: Tensor, selected_slot: Tensor, shifted: Tensor, x: Tensor, weight: Tensor, lists: Lists, closed: bool,
-    shifting: bool
-) -> None:  # fmt: skip
+    values: Tensor, selected_slot: Tensor, shifted: Tensor | None, x: Tensor, weight: Tensor, lists: Lists, closed: bool
+) -> None:
     """The median of all nodes and its slot: of short lists by sorting them, of longer ones by counting."""
+    columns = x.size(-1)
+    if columns > MAX_PROGRAMS:
+        for left in range(0, columns, MAX_PROGRAMS):
+            some = slice(left, left + MAX_PROGRAMS)
+            wide = [None if each is None else each[..., some] for each in (values, selected_slot, shifted, x)]
+            parts: list[Any] = [None if each is None else each.contiguous() for each in wide]
+            launch_median(parts[0], parts[1], parts[2], parts[3], weight, lists, closed)
+            for result, part in zip(wide[:3], parts, strict=False):
+                if result is not None:
+                    result.copy_(part)
+        return
     sizes = [size - closed for size in (*SIZES, *IN_REGISTER, *TILED)]
     fused = max(size for size in SIZES if size <= FUSED) - closed
-    results, around, columns = (values, selected_slot), (lists.rowptr, lists.col), x.size(-1)
+    results, around = (values, selected_slot), (lists.rowptr, lists.col)
     for launch in launches(lists, *sizes, *(limit for limit in limits(lists) if limit > sizes[-1])):
         rows = rows_of(x, launch)
         size = next((size for size in (*SIZES, *IN_REGISTER) if launch.longest + closed <= size), None)
-        if size is not None and size <= SIZES[-1]:
-            along = shifting and launch.longest <= fused
+        if size is None:
+            _tiled_median(*results, x, lists, launch, closed)
+        elif size <= SIZES[-1]:
+            along = shifted is not None and launch.longest <= fused
             flags: dict[str, Any] = {"size": size, "network": sorting_network(size), "shifting": along}
             block = min(padded_size(columns), 256)  # of one row, as many columns a thread as its registers hold
             warps = max(1, block // (64 if size <= 32 else 32))
             flags["shape"] = Tile(1, block, warps, (rows, ceil_div(columns, block)))
-            tensors = (*results, shifted, x, weight, *around)
+            tensors = (*results, values if shifted is None else shifted, x, weight, *around)
             start(network_median_kernel, launch, False, x, lists, *tensors, closed=closed, **flags)
-            continue
-        shape = None if size is None else in_register_tile(rows, columns, size, in_register_bytes(x))
-        if shape is not None and shape.grid[1] <= MAX_PROGRAMS:
+        else:
+            shape = in_register_tile(rows, columns, size, in_register_bytes(x))
             flags = {"closed": closed, "tiled": False, "maxnreg": REGISTERS}
             start(in_register_median_kernel, launch, False, x, lists, *results, x, *around, 0, shape=shape, **flags)
-        elif columns <= MAX_PROGRAMS:
-            _tiled_median(*results, x, lists, launch, closed)
-        else:  # more columns than programs can be started for
-            flags = {"closed": closed, "indexed": False, "as_slot": True, "shape": bisect_tile(rows, columns)}
-            read = (x, x, selected_slot, *around)
-            start(bisect_median_kernel, launch, True, x, lists, *results, *read, **flags)
-    if shifting and int(lists.sizes[-1, 0]) > fused:
-        more: dict[str, Any] = {"op": "none", "closed": False, "shifting": True, "longer_than": fused}
-        launch_fused(*results, shifted, x, weight, lists, **more)
-
-
-def launch_median_by_node(
-    out: Tensor, selected: Tensor, x: Tensor, lists: Lists, *read: Tensor, closed: bool, indexed: bool
-) -> None:
-    """The same with the node that a median comes from, where candidates may come from other nodes than neighbours."""
-    flags: dict[str, Any] = {"closed": closed, "indexed": indexed}
-    for launch in launches(lists, RANKED - closed, ALONE):
-        if launch.group == 0:
-            start(ranked_median_kernel, launch, False, x, lists, out, selected, *read, **flags)
-            continue
-        shared = launch.group == 2
-        shape = bisect_tile(rows_of(x, launch), x.size(-1)) if shared else None
-        tensors = (out, selected, x, *read)
-        start(bisect_median_kernel, launch, shared, x, lists, *tensors, shape=shape, as_slot=False, **flags)
+    if shifted is not None and int(lists.sizes[-1, 0]) > fused:
+        launch_functions({"shift": shifted}, x, weight, lists, longer_than=fused)
 
 
 def _tiled_median(values: Tensor, selected_slot: Tensor, x: Tensor, lists: Lists, launch: Launch, closed: bool) -> None:

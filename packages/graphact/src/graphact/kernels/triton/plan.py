@@ -10,7 +10,7 @@ from graphact.graph import Graph
 from graphact.kernels.activation_plan import ActivationPlan, Gamma
 from graphact.kernels.graph_tensors import CSRLists
 from graphact.kernels.reference import slot_dtype
-from graphact.kernels.triton.fused import hop_backward
+from graphact.kernels.triton.backward import neighborhood_functions_backward
 from graphact.kernels.triton.launch import launches, limits
 from graphact.kernels.triton.mix import FEW_TILES, add_grad_own, grad_coefficients, mix_tiles
 from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call, recording
@@ -18,7 +18,7 @@ from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call,
 LARGE = 2**23  # numbers of a signal, from which on its memory counts, and the host's time does not
 
 
-def choose_plan(x: Tensor, _: Graph) -> "type[ActivationPlan]":
+def choose_plan(x: Tensor, *_: Any) -> "type[ActivationPlan]":
     """The plan for signals of this size."""
     return RecordedPlan if x.numel() < LARGE else LargePlan
 
@@ -35,10 +35,12 @@ class LargePlan(ActivationPlan):
         grad_beta, grad_weights = grad_coefficients(grad, x, saved[:hops], beta, weights)
         grad_signal: Tensor | None = None
         for hop in reversed(range(hops)):
-            grad_following = grad_signal
-            grad_signal = hop_backward(grad, saved[hops + hop], grad_following, self.tensors, self.closed, weights[hop])
+            grad_following, slots = grad_signal, {f"{self.op} slot": saved[hops + hop]}
+            grads = {self.op: grad} if grad_following is None else {self.op: grad, "shift": grad_following}
+            options = (self.tensors, self.closed, weights[hop])
+            grad_signal = neighborhood_functions_backward(grads, slots, *options)
             grad_signal = grad_signal if grad_following is None else self._add_diagonal(grad_signal, grad_following)
-            del grad_following
+            del grad_following, grads
         assert grad_signal is not None
         grad_x = self._shift_back(grad_signal) if self.shifted else grad_signal
         add_grad_own(grad_x, grad, x, beta)

@@ -22,7 +22,7 @@ from graphact.kernels.triton.launch import (
     start_each_row,
     wide_type,
 )
-from graphact.kernels.triton.median import launch_median_by_node
+from graphact.kernels.triton.median import launch_median
 from graphact.kernels.triton.walk import UNROLL, candidates_at, columns_of_program, list_of_row, rows_of_program
 
 NUMBERS = 2048  # that a program copies
@@ -36,17 +36,17 @@ def select(x: Tensor, source_index: Tensor | None, lists: Lists, op: str, closed
     selected = torch.empty(x.shape, dtype=torch.int32, device=x.device)
     if not out.numel():
         return out, selected
+    if op == "median":
+        launch_median(out, selected, None, x, x, lists, closed)
+        start_each_row(nodes_kernel, x, selected, lists.rowptr, lists.col, closed=closed)
+        return out, selected
     source_index = None if source_index is None else source_index.contiguous()
     candidates = x if source_index is None else _candidates(x, source_index, LOSES_EVERY_COMPARISON[op])
     index = selected if source_index is None else source_index
-    read = (candidates, index, lists.rowptr, lists.col)
-    flags: dict[str, Any] = {"closed": closed, "indexed": source_index is not None}
-    if op == "median":
-        launch_median_by_node(out, selected, x, lists, *read, **flags)
-    else:
-        flags["largest"] = op == "max"
-        for launch in launches(lists, ALONE):
-            start(extreme_kernel, launch, launch.group == 1, x, lists, out, selected, x, *read, **flags)
+    flags: dict[str, Any] = {"closed": closed, "indexed": source_index is not None, "largest": op == "max"}
+    for launch in launches(lists, ALONE):
+        tensors = (out, selected, x, candidates, index, lists.rowptr, lists.col)
+        start(extreme_kernel, launch, launch.group == 1, x, lists, *tensors, **flags)
     return out, selected
 
 
@@ -123,6 +123,24 @@ def extreme_kernel(
     best = tl.where(best_index < nodes, best, 0.0)
     tl.store(out + own, best.to(out.dtype.element_ty), mask=mask)
     tl.store(selected + own, best_index, mask=mask)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def nodes_kernel(
+    selected, rowptr, col, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, batched: tl.constexpr,
+    closed: tl.constexpr
+):  # fmt: skip
+    """Replace slots by nodes: see :func:`graphact.kernels.reference.nodes_at`."""
+    node, base, alive, _ = rows_of_program(selected, nodes, 0, rows, nodes, lanes, False, False, batched)
+    column, inside = columns_of_program(columns, block)
+    begin, end, _, _ = list_of_row(rowptr, node, alive, False, lanes, False)
+    mask = alive[:, None] & inside[None, :]
+    at = ((base + node) * columns)[:, None] + column[None, :]
+    slot = tl.load(selected + at, mask=mask, other=0)
+    beyond = node if closed else nodes + 0 * node
+    listed = mask & (slot < (end - begin)[:, None])
+    neighbor = tl.load(col + begin[:, None] + slot, mask=listed, other=0)
+    tl.store(selected + at, tl.where(listed, neighbor, beyond[:, None]).to(tl.int32), mask=mask)
 
 
 @triton.jit(do_not_specialize=["rows"])

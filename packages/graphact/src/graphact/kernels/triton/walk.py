@@ -87,17 +87,38 @@ def columns_of_program(columns, block: tl.constexpr):
 
 
 @triton.jit
-def values_at(
-    candidates, col, node, base, begin, end, position, column, inside, columns, beyond: tl.constexpr,
-    closed: tl.constexpr
+def tile_of_program(
+    rowptr, order, count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, shared: tl.constexpr,
+    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr
 ):  # fmt: skip
-    """The values of the candidates at a position; ``beyond`` past the end of a list."""
-    there = position < end
-    j = tl.load(col + position, mask=there & (position >= begin), other=0).to(tl.int64)
-    if closed:
-        j = tl.where(position < begin, node, j)
-    at = ((base + j) * columns)[:, None] + column[None, :]
-    return tl.load(candidates + at, mask=there[:, None] & inside[None, :], other=beyond)
+    """The rows, columns and lists of a program, the places of its own numbers, and which of them exist and are written.
+
+    With ``piece``, it walks so many neighbours of a list.
+    """
+    node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
+    column, inside = columns_of_program(columns, block)
+    begin, end, enter, steps = list_of_row(rowptr, node, alive, False, lanes, shared)
+    stop = end
+    if piece > 0:
+        enter, stop, steps = piece_of_list(begin, end, piece, lanes)
+    own = ((base + node) * columns)[:, None] + column[None, :]
+    exists = alive[:, None] & inside[None, :]
+    written = writes[:, None] & inside[None, :]
+    return node, base, alive, column, inside, begin, end, enter, stop, steps, own, exists, written
+
+
+@triton.jit
+def place_of_piece(own, column, rows, columns, piece: tl.constexpr):
+    """The place that a program writes to: its own or, with ``piece``, that of its piece."""
+    if piece > 0:
+        own = ((tl.program_id(2).to(tl.int64) * rows + tl.program_id(0)) * columns + column)[None, :] + 0 * own
+    return own
+
+
+@triton.jit
+def sum_of_lanes(total, shared: tl.constexpr):
+    """The sum over lanes that share a row, in each of them."""
+    return tl.sum(total, 0)[None, :] + tl.zeros_like(total) if shared else total
 
 
 @triton.jit
@@ -118,21 +139,6 @@ def candidates_at(
     else:
         index = j.to(tl.int32)[:, None] + 0 * column[None, :]
     return value, index, mask
-
-
-@triton.jit
-def slot_of(index, col, begin, end, node, mask, nodes):
-    """The slots of selected nodes in the list of each lane; d, its length, for the node itself and for no node."""
-    low = begin[:, None] + 0 * index.to(tl.int64)
-    high = tl.maximum(begin, end)[:, None] + 0 * low
-    past = (index == nodes) | (index == node[:, None])
-    while tl.max(tl.max((high - low).to(tl.int32), 1), 0) > 0:
-        middle = (low + high) // 2
-        searching = low < high
-        lower = searching & (tl.load(col + middle, mask=mask & searching, other=0) < index)
-        high = tl.where(lower, high, tl.where(searching, middle, high))
-        low = tl.where(lower, middle + 1, low)
-    return (tl.where(past, end[:, None], low) - begin[:, None]).to(tl.int32)
 
 
 @triton.jit

@@ -1,0 +1,24 @@
+"use strict";
+// A table that is wider than its column becomes a list of cards, with the headings beside the values.
+function fit(wrapper) {
+  const table = wrapper.querySelector("table");
+  table.classList.remove("stacked");
+  table.classList.toggle("stacked", wrapper.scrollWidth > wrapper.clientWidth + 1);
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  const wrappers = [...document.querySelectorAll(".table-wrapper")].filter(each => each.querySelector("thead"));
+  for (const wrapper of wrappers) {
+    const headings = [...wrapper.querySelectorAll("thead th")].map(cell => cell.textContent.trim());
+    for (const row of wrapper.querySelectorAll("tbody tr")) {
+      [...row.cells].forEach((cell, place) => { cell.dataset.heading = headings[place] || ""; });
+    }
+  }
+  const fitAll = () => wrappers.forEach(fit);
+  let width = 0;
+  new ResizeObserver(() => {
+    if (innerWidth !== width) { width = innerWidth; fitAll(); }
+  }).observe(document.body);
+  fitAll();
+  window.MathJax?.startup?.promise?.then(fitAll);
+});

@@ -1,0 +1,1 @@
+"""Source localization at equal rounds: which network makes the most of a number of exchanges."""

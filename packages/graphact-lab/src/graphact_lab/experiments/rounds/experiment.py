@@ -1,0 +1,143 @@
+"""Quality against rounds as an experiment: networks that all exchange equally often with their neighbours. No torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from graphact._checks import check_choice, check_integer, check_positive
+from graphact_lab.descriptions import ROUNDS, ROUNDS_PRESETS
+from graphact_lab.protocols import as_value, file_key
+
+NAME = ROUNDS
+PARTS = ("random", "unseen")  # how samples are divided, see runner.with_unseen_sources
+POINTWISE = ("relu", "prelu", "gelu", "silu")
+PNA = ("mean", "max", "min", "std")
+# Functions of adaptive filter banks, one round a layer
+BANKS: dict[str, tuple[str, ...]] = {
+    "bank-max": ("max",),
+    "bank-max-min": ("max", "min"),
+    "bank-median": ("median",),
+    "bank-mean": ("mean",),  # a linear control
+    "bank-pna": PNA,
+}
+# The same on a graph whose weights are 0, so that a layer has the own value and the functions alone
+WITHOUT_SHIFT: dict[str, tuple[str, ...]] = {"sage-max": ("max",), "pna": PNA}
+# Activations of one hop: rounds of a layer with a filter of order 1, and what builds them
+ACTIVATIONS: dict[str, tuple[int, dict[str, Any]]] = {
+    "max-l": (2, {"name": "max-l", "hops": 1}),
+    "median-l": (2, {"name": "median-l", "hops": 1}),
+    "max-ga": (3, {"name": "max-ga", "hops": 1}),
+    "median-ga": (3, {"name": "median-ga", "hops": 1}),
+    "max-ga-unshifted": (3, {"name": "max-ga", "hops": 1, "unshifted": True}),
+}
+NEAREST = "nearest-neighbor"  # a baseline, which reads all nodes
+METHODS = (*POINTWISE, *ACTIVATIONS, *BANKS, *WITHOUT_SHIFT)
+
+
+@dataclass(frozen=True)
+class RoundsJob:
+    """The networks of one method at one number of rounds, one for each graph, split and node."""
+
+    method: str
+    rounds: int
+    sources: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.method}, {self.rounds} rounds, {self.sources} sources"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Everything that decides the results."""
+
+    preset: str
+    methods: tuple[str, ...] = METHODS
+    rounds: tuple[int, ...] = (2, 4, 6, 9)
+    sources: tuple[str, ...] = PARTS
+    width: int = 8
+    graphs: int = 10
+    splits: int = 5
+    nodes: int = 4
+    epochs: int = 200
+    batch_size: int = 100
+    rates: tuple[float, ...] = (2e-2, 7e-3)  # the better one on validation samples is reported
+    experiment = NAME
+
+    def __post_init__(self) -> None:
+        for name in ("width", "graphs", "splits", "nodes", "epochs", "batch_size"):
+            check_integer(name, getattr(self, name), minimum=1)
+        for number in self.rounds:
+            check_integer("rounds", number, minimum=1)
+        for rate in self.rates:
+            check_positive("rates", rate)
+        for method in self.methods:
+            check_choice("activation", method, METHODS)
+        for part in self.sources:
+            check_choice("sources", part, PARTS)
+
+    @property
+    def jobs(self) -> tuple[RoundsJob, ...]:
+        """All jobs; methods whose layers cannot spend all rounds are left out."""
+        return tuple(
+            RoundsJob(method, rounds, sources)
+            for sources in self.sources
+            for rounds in self.rounds
+            for method in self.methods
+            if orders_of(method, rounds)
+        )
+
+    def settings(self, job: RoundsJob, seed: int) -> dict[str, Any]:
+        """Everything that the result of a job depends on."""
+        common = {name: value for name, value in asdict(self).items() if name not in ("preset", "methods")}
+        common["rates"] = list(self.rates)
+        return {"experiment": NAME, "protocol": NAME, **common, **asdict(job), "seed": seed}
+
+    def key(self, job: RoundsJob, seed: int) -> str:
+        return file_key(f"{job.method}-{job.rounds}-{job.sources}", self.settings(job, seed))
+
+
+def orders_of(method: str, rounds: int) -> list[int]:
+    """Return the filter orders of the layers of a network that spends all rounds; empty if its layers cannot.
+
+    A round goes to each layer of a pointwise network or of a bank. An activation of neighbourhoods needs more for a
+    layer; where a filter of order 1 before each leaves rounds over, filters have order 0 and exchange nothing.
+    """
+    each, _ = ACTIVATIONS.get(method, (1, {}))
+    for order in (1, 0):
+        layers, left = divmod(rounds, each - 1 + order)
+        if left == 0:
+            return [order] * layers
+    return []
+
+
+FULL = Rounds("full")
+# The demo: one step size, one node and split of each graph
+QUICK = replace(
+    FULL,
+    preset="quick",
+    methods=("relu", "prelu", "gelu", "max-ga", "median-ga", "bank-max"),
+    rounds=(4,),
+    splits=1,
+    nodes=1,
+    epochs=60,
+    rates=(2e-2,),
+)
+SMOKE = replace(QUICK, preset="smoke", methods=("relu", "max-l", "bank-max", "sage-max"), graphs=2, epochs=2, width=2)
+CHANGED = ("rounds", "sources", "width", "graphs", "splits", "nodes", "epochs", "batch_size", "rates")
+
+
+def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str, str] | None = None) -> Rounds:
+    """Return the settings of a preset, limited to some methods and with changes given as text.
+
+    Example:
+        >>> [job.title for job in find_settings("full", ("gelu",), {"rounds": "4", "sources": "unseen"}).jobs]
+        ['gelu, 4 rounds, unseen sources']
+    """
+    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, ROUNDS_PRESETS)]
+    changed: dict[str, Any] = {"methods": tuple(dict.fromkeys(methods))} if methods else {}
+    for name, text in (changes or {}).items():
+        values = tuple(as_value(part) for part in text.split(","))
+        is_list = isinstance(getattr(found, check_choice("--set", name, CHANGED)), tuple)
+        changed[name] = values if is_list else values[0]
+    return replace(found, **changed)

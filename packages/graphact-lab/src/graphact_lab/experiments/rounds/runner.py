@@ -1,0 +1,181 @@
+"""Training of the networks of the experiment, and the rows that come of it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+import graphact
+from graphact.graph import Graph
+from graphact.nn import GCNN
+from graphact.training import Fleet, Task, TrainingSettings
+from graphact_lab.experiments.rounds.experiment import (
+    ACTIVATIONS,
+    BANKS,
+    NAME,
+    NEAREST,
+    WITHOUT_SHIFT,
+    Rounds,
+    RoundsJob,
+    orders_of,
+)
+from graphact_lab.experiments.source_localization.task import source_localization_tasks
+from graphact_lab.job_progress import JobWatcher
+from graphact_lab.splits import data_generator
+from graphact_lab.store import Row, Store, StoreError
+
+COMMUNITIES, COMMUNITY_SIZE, STEPS = 4, 10, 30  # of the task
+SOURCES = (7, 1, 2)  # of a community, that train, validate and test where test sources are unseen
+
+
+def make_model(job: RoundsJob, width: int) -> GCNN:
+    """Return a network of a job; layers after the first add their input to their output if there are more than two."""
+    orders = orders_of(job.method, job.rounds)
+    options: dict[str, Any] = {"order": orders, "bias": True, "out_features": COMMUNITIES, "residual": len(orders) > 2}
+    if ops := {**BANKS, **WITHOUT_SHIFT}.get(job.method):
+        options |= {"bank": "adaptive", "ops": ops}
+    else:
+        options["activation"] = ACTIVATIONS.get(job.method, (1, job.method))[1]
+    return GCNN([1, *[width] * len(orders)], **options)
+
+
+def make_tasks(settings: Rounds, sources: str, seed: int) -> list[Task]:
+    """Return the tasks of all graphs, splits and nodes."""
+    tasks = source_localization_tasks(settings.graphs, settings.splits, settings.nodes, seed)
+    return tasks if sources == "random" else [with_unseen_sources(task) for task in tasks]
+
+
+def with_unseen_sources(task: Task) -> Task:
+    """Return the task with all signals of a source in one part.
+
+    The random split of the paper deals the same source at neighbouring times to training and test.
+    """
+    place = [task.details[name] for name in ("seed", "graph", "split")]
+    generator = data_generator("unseen sources of each community", *place)
+    parts: list[list[torch.Tensor]] = [[], [], []]
+    for community in range(COMMUNITIES):
+        order = community * COMMUNITY_SIZE + torch.randperm(COMMUNITY_SIZE, generator=generator)
+        for part, chosen in zip(parts, order.split(SOURCES), strict=True):
+            part.append(chosen)
+    train, validation, test = ((torch.cat(part).unsqueeze(1) * STEPS + torch.arange(STEPS)).flatten() for part in parts)
+    return replace(task, train=train, validation=validation, test=test)
+
+
+def without_weights(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks on graphs whose shift is 0, with the same neighbours."""
+    graphs = {id(task.graph): task.graph for task in tasks}
+    bare = {
+        key: Graph.from_edge_index(index, 0 * weight, graph.num_nodes)
+        for key, graph in graphs.items()
+        for index, weight in [graph.to_edge_index()]
+    }
+    return [replace(task, graph=bare[id(task.graph)]) for task in tasks]
+
+
+def check_settings(settings: Rounds, store: Store, seed: int) -> None:
+    """Raise if the store holds rows of other settings: a report could not tell them apart."""
+    wanted = settings.settings(settings.jobs[0], seed)
+    for row in store.first_rows():
+        for name in sorted(wanted.keys() - {"method", "rounds", "sources", "seed"}):
+            if (found := row["settings"].get(name)) != wanted[name]:
+                change = f"{name} {found} instead of {wanted[name]}"
+                raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
+
+
+def run(
+    settings: Rounds,
+    store: Store,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    watcher: JobWatcher | None = None,
+    with_baselines: bool = True,
+) -> None:
+    """Run whatever is not finished yet; jobs that another process holds are left to it.
+
+    A nearest neighbour among the training signals, which reads all nodes, stands beside the networks.
+    """
+    watcher = watcher or JobWatcher()
+    watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
+    for sources in settings.sources:
+        tasks = make_tasks(settings, sources, seed)
+        neighbor = RoundsJob(NEAREST, 0, sources)
+        jobs = [job for job in settings.jobs if job.sources == sources]
+        for job in [*([neighbor] if with_baselines else []), *jobs]:
+            key = settings.key(job, seed)
+            with store.claim(key) as mine:
+                if not mine or store.is_finished(key):
+                    continue
+                if job is neighbor:
+                    store.finish(key, nearest_neighbor(settings, job, tasks, seed))
+                    continue
+                watcher.start(job.title, settings.epochs * len(settings.rates))
+                rows = run_job(settings, job, tasks, seed, device, watcher)
+                store.finish(key, rows)
+                watcher.finish(job.title, f"{sum(row['value'] for row in rows) / len(rows):.1f} % right")
+
+
+def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
+    """Return the rows of a classifier that knows all nodes' values: the class of the most similar training signal."""
+    rows = []
+    for task in tasks:
+        signals, targets = torch.nn.functional.normalize(task.inputs.double().flatten(1), dim=1), task.targets
+        nearest = task.train[(signals[task.test] @ signals[task.train].T).argmax(1)]
+        right = (targets[nearest] == targets[task.test]).double().mean().item()
+        rows.append(stamp(settings, job, seed, "cpu") | place_of(task) | {"kind": "baseline", "value": 100 * right})
+    return rows
+
+
+def run_job(
+    settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int, device: str, watcher: JobWatcher
+) -> list[Row]:
+    """Train the networks of a job with each step size; return the rows of the better one on validation samples."""
+    begun = time.perf_counter()
+    tasks = without_weights(tasks) if job.method in WITHOUT_SHIFT else tasks
+    found = []
+    for number, rate in enumerate(settings.rates):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            models = [make_model(job, settings.width) for _ in tasks]
+        training = TrainingSettings(epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=rate)
+        fleet = Fleet(models, tasks, device=device)
+        result = fleet.train(
+            training, progress=lambda epoch, *_, before=number: watcher.epoch(before * settings.epochs + epoch)
+        )
+        found.append((sum(result.validation), rate, result))
+    _, rate, result = max(found, key=lambda each: each[0])
+    common = stamp(settings, job, seed, device) | {
+        "kind": "model",
+        "rate": rate,
+        "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
+        "exchanges": sum(layer.exchanges for layer in models[0].layers()),
+        "seconds": (time.perf_counter() - begun) / len(models),
+    }
+    return [
+        common | place_of(task) | {"value": value, "validation": validation}
+        for task, validation, value in zip(tasks, result.validation, result.test, strict=True)
+    ]
+
+
+def stamp(settings: Rounds, job: RoundsJob, seed: int, device: str) -> Row:
+    """Return the provenance of rows: settings, versions, device and time."""
+    return {
+        "experiment": NAME,
+        "preset": settings.preset,
+        **asdict(job),
+        "metric": "accuracy",
+        "seed": seed,
+        "settings": settings.settings(job, seed),
+        "graphact": graphact.__version__,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def place_of(task: Task) -> Row:
+    """Return which graph, split and node a task is of."""
+    return {"graph": task.details["graph"], "split": task.details["split"], "node": task.node}

@@ -1,0 +1,388 @@
+"""Numbers of pages, figures and the paper: lookups in docs/tables/, as text."""
+
+import csv
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+from evidence import NotRunError
+from graphact_lab.statistics import ALPHA, holm
+from graphact_lab.style import Variant, title_of
+
+FOLDER = Path(__file__).parent.parent / "docs" / "tables"
+DIGITS = {"source-localization": 1, "consensus": 4, "denoising": 3, "recommendation": 3}
+SOURCES = ("the paper", "the protocol", "a definition", "a quoted run")
+FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
+LITERAL = {"consensus": "readout-bias"}  # the text's training at every order, where `paper` has two orders
+VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", "undecided", "contradicted", "not run")
+POINTWISE_KINDS = {"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"}
+KINDS = {
+    **POINTWISE_KINDS,
+    **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
+    **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
+    **{"bank-mean": "adaptive bank (mean, a linear control)"},
+    **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
+    **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
+    **{"sage-max": "SAGE-max", "pna": "PNA"},
+}
+
+
+def as_value(text):
+    """Return the value of a field: a number, a truth value, None where it is empty, or text."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text or None
+
+
+def read_table(file):
+    """Return the lines of a table as dictionaries."""
+    with file.open(newline="") as stream:
+        return [{key: as_value(text) for key, text in line.items()} for line in csv.DictReader(stream)]
+
+
+def signed(mean, low, high, digits):
+    """Return a difference with half of its interval, bold where the interval excludes 0."""
+    text = f"{mean:+.{digits}f} ± {(high - low) / 2:.{digits}f}"
+    return f"**{text}**" if low > 0 or high < 0 else text
+
+
+class Lookup:
+    """The tables of a folder, and what sentences say of them."""
+
+    def __init__(self, folder=FOLDER):
+        self.folder = Path(folder)
+
+    @cached_property
+    def tables(self):
+        """Every table by its name."""
+        return {file.stem: read_table(file) for file in sorted(self.folder.glob("*.csv"))}
+
+    @staticmethod
+    def stated(text, source):
+        """Return a number that no row gives; whoever reads the template sees where it comes from."""
+        if source not in SOURCES:
+            raise ValueError(f"source must be one of {SOURCES}, got {source!r}")
+        return text
+
+    @staticmethod
+    def sure(holds, words):
+        """Return words that rest on rows; fail where these no longer say so."""
+        if not holds:
+            raise NotRunError(f"rows no longer say: {words}")
+        return words
+
+    def lines(self, table, **where):
+        """Return the lines of a table with these values."""
+        return [line for line in self.tables[table] if all(line[key] == value for key, value in where.items())]
+
+    def line(self, table, **where):
+        """Return the one line of a table with these values."""
+        found = self.lines(table, **where)
+        if len(found) != 1:
+            raise NotRunError(f"{table}.csv must have one line with {where}, got {len(found)}")
+        return found[0]
+
+    def cell(self, experiment, method, protocol="converged", *, preset="paper", condition=None, **where):
+        """Return the line of a network or baseline of one of the four experiments."""
+        fixed = {"experiment": experiment, "preset": preset, "protocol": protocol, "condition": condition}
+        return self.line("cells", method=method, **fixed, **where)
+
+    def locating(self, method, hops=None, features=8, order=4, protocol="converged"):
+        """Return the line of a network of source localization."""
+        return self.cell("source-localization", method, protocol, hops=hops, features=features, order=order)
+
+    def agreeing(self, method, hops=None, protocol="converged", order=20, loss=None):
+        """Return the line of a network of consensus."""
+        condition = f"loss_probability {loss}" if loss else None
+        return self.cell("consensus", method, protocol, hops=hops, order=order, condition=condition)
+
+    def denoising(self, method, hops=None, order=1, protocol="converged", snr=3.0):
+        """Return the line of a network of denoising with four features."""
+        condition = f"snr_db {snr}"
+        return self.cell("denoising", method, protocol, hops=hops, order=order, features=4, condition=condition)
+
+    def mean(self, line, digits=None):
+        """Return the mean of a line as text."""
+        return f"{line['mean']:.{DIGITS.get(line.get('experiment'), 1) if digits is None else digits}f}"
+
+    def gain(self, line, prefix="gain", digits=None):
+        """Return a difference of a line as text, bold where its interval excludes 0."""
+        digits = DIGITS.get(line.get("experiment"), 1) if digits is None else digits
+        return signed(line[prefix], line[f"{prefix}_low"], line[f"{prefix}_high"], digits)
+
+    def contrast(self, experiment, key, label, protocol="converged", preset="paper"):
+        """Return a contrast of a claim as text."""
+        line = self.line("contrasts", experiment=experiment, preset=preset, protocol=protocol, key=key, contrast=label)
+        return self.gain(line, "difference")
+
+    def winner(self, *, most_hops=2):
+        """Return the line of the activation of the family that validates best in the setting of Table 1, F = 8."""
+        setting = {"experiment": "source-localization", "preset": "paper", "protocol": "converged", "kind": "model"}
+        lines = self.lines("cells", features=8, order=4, **setting)
+        family = [line for line in lines if line["hops"] and line["hops"] <= most_hops]
+        return min(family, key=lambda one: (-one["validation"], one["rounds"], one["parameters"], one["method"]))
+
+    def best_pointwise(self, line):
+        """Return the line of the rival of a network."""
+        same = ("experiment", "preset", "protocol", "features", "order", "condition")
+        return self.line("cells", method=line["rival"], **{key: line[key] for key in same})
+
+    @staticmethod
+    def name(line, key="method"):
+        """Return how a line's network is called."""
+        return Variant(line[key], line.get("hops")).label
+
+    def table_1(self):
+        """Return Table 1 beside the paper's."""
+        return self._beside("table-1", {2: "F = 2", 4: "F = 4", 8: "F = 8"}, 1)
+
+    def table_2(self):
+        """Return Table 2 beside the paper's, with the baselines."""
+        body = self._beside("table-2", FILMS, 3)
+        for method, words in (("mean of the training ratings", "a constant"), (RIDGE, "ridge regression")):
+            cells = [self.cell("recommendation", method, condition=f"film {film}") for film in FILMS]
+            body.append([words, *(text for line in cells for text in (f"{line['mean']:.3f} ± {line['sd']:.3f}", ""))])
+        return body
+
+    def _beside(self, table, columns, digits):
+        heads = [""]
+        for words in columns.values():
+            heads += [words, "paper"]
+        body = [heads]
+        for method in dict.fromkeys(line["method"] for line in self.tables[table]):
+            lines = self.lines(table, protocol="converged", method=method)
+            texts = [self.name(lines[0])]
+            for line in lines:
+                mark = " ✓" if line["inside"] else " ▲" if line["mean"] > line["paper_mean"] else " ▼"
+                texts.append(f"{line['mean']:.{digits}f} ± {line['sd']:.{digits}f}{mark}")
+                texts.append(f"{line['paper_mean']:.{digits}f} ± {line['paper_sd']:.{digits}f}")
+            body.append(texts)
+        return body
+
+    def inside(self, table, protocol="converged"):
+        """Return how many numbers of a table of the paper ours lie beside within its standard deviation."""
+        lines = self.lines(table, protocol=protocol)
+        return f"{sum(line['inside'] for line in lines)} of {len(lines)}"
+
+    def claims(self, *experiments):
+        """Return a line for each claim of the paper: words, verdicts, and the contrast that stands most in its way."""
+        body = [["claim", "`converged`", "text's training", "weakest contrast, 95 % interval", "p (Holm)", "line"]]
+        for number, line in enumerate(self.tables["claims"], 2):  # the first has the heads
+            if line["family"] != "claims" or line["protocol"] not in ("converged", "source-localization"):
+                continue
+            if experiments and line["experiment"] not in experiments:
+                continue
+            where = {"experiment": line["experiment"], "key": line["key"], "preset": line["preset"]}
+            literal = self.lines("claims", protocol=LITERAL.get(line["experiment"], "paper"), **where)
+            shown = line if line["contrasts"] else literal[0]
+            digits = DIGITS[line["experiment"]] if line["preset"] == "paper" else 1
+            low, high = shown["difference_low"], shown["difference_high"]
+            words = f"{shown['weakest']}: {shown['difference']:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+            verdicts = [counted(line), counted(literal[0]) if literal else ""]
+            p = "< 0.001" if shown["p_holm"] < 0.001 else f"{shown['p_holm']:.3f}"
+            place = line["where"].partition(", ")[2] or line["where"]
+            body.append([f"{place}: {line['claim']}", *verdicts, words.replace("|", r"\|"), p, str(number)])
+        return body
+
+    def claims_of(self, *experiments):
+        """Return the claims of some experiments without their place in the table of all."""
+        return [texts[:-1] for texts in self.claims(*experiments)]
+
+    def counts(self, *, is_literal=False):
+        """Return how many claims of the four experiments have each verdict."""
+        words = [
+            line["verdict"]
+            for line in self.lines("claims", family="claims", preset="paper")
+            if line["where"] != "here"
+            and line["protocol"] == (LITERAL.get(line["experiment"], "paper") if is_literal else "converged")
+        ]
+        return ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
+
+    def verdict(self, experiment, key, protocol="converged", preset="paper"):
+        """Return the verdict on a claim."""
+        return self.line("claims", experiment=experiment, key=key, protocol=protocol, preset=preset)["verdict"]
+
+    def settings(self, sign=None, experiment="node-classification"):
+        """Return the settings of a benchmark, or those with a significant gain or loss."""
+        lines = self.lines("node-classification", experiment=experiment)
+        if sign is None:
+            return lines
+        return [line for line in lines if line["p_holm"] < ALPHA and line["gain"] * sign > 0]
+
+    def pairs(self, sign=None, experiment="node-classification"):
+        """Return the pairs of an activation and a setting that were tested, or the significant gains or losses."""
+        tested = [line for line in self.lines("node-scores", experiment=experiment) if line["p_holm"] is not None]
+        if sign is None:
+            return tested
+        return [line for line in tested if line["p_holm"] < ALPHA and line["gain"] * sign > 0]
+
+    def score(self, protocol, level, method, hops=None, width=None):
+        """Return the line of an activation in a setting of a benchmark."""
+        where = {"protocol": protocol, "level": level, "method": method, "hops": hops}
+        return self.line("node-scores", **where, **({"width": width} if width else {}))
+
+    def where_lost(self):
+        """Return the settings of node classification with a significant loss, as a table."""
+        body = [["setting", "best pointwise", "best neighbourhood activation", "difference"]]
+        for line in self.settings(-1):
+            where = f"`{line['protocol']}`, F = {line['width']}, {title_of(line['level'])}"
+            sides = [f"{line[kind]}: {line[f'{kind}_mean']:.1f}" for kind in ("pointwise", "ours")]
+            body.append([where, *sides, self.gain(line)])
+        return body
+
+    def equivalences(self, protocol):
+        """Return how many activations are shown to be equivalent to the best pointwise one on Cora, of how many."""
+        lines = self.lines("equivalence", protocol=protocol)
+        return f"{sum(line['equivalent'] for line in lines)} of {len(lines)}"
+
+    @property
+    def gcn_cora(self):
+        """The equivalence test of the activation that stands for its kind, GCN on Cora."""
+        return self.line("equivalence", protocol="gcn", stands_for_kind=True)
+
+    @staticmethod
+    def interval_90(line):
+        """Return the interval on which an equivalence test rests."""
+        return f"{line['difference']:+.1f} [{line['low_90']:+.1f}, {line['high_90']:+.1f}]"
+
+    def best_in_consensus(self):
+        """Return the network with the lowest error in consensus, with the inputs as they come."""
+        return min(
+            self.lines("cells", experiment="consensus", preset="paper", kind="model"), key=lambda one: one["mean"]
+        )
+
+    def largest_loss(self):
+        """Return the largest significant loss of node classification."""
+        return -min(line["gain"] for line in self.settings(-1))
+
+    def graph_power(self):
+        """Return the smallest gain that graph classification could have shown."""
+        return min(line["could_show"] for line in self.settings(experiment="graph-classification"))
+
+    def best_of(self, experiment):
+        """Return the line of Max G.A. with prepared inputs (preset `best`)."""
+        condition = "snr_db 3.0" if experiment == "denoising" else None
+        return self.cell(experiment, "max-ga", "best", preset="best", condition=condition)
+
+    def rounds_drawn(self):
+        """Return the splits of quality against rounds that have a figure: those with two numbers of rounds or more."""
+        found = {}
+        for line in self.tables["rounds"]:
+            found.setdefault(line["split"], set()).add(line["rounds"])
+        return [split for split, numbers in sorted(found.items()) if len(numbers) > 1]
+
+    def rounds_sentence(self):
+        """Return how the kind that validates best compares with pointwise networks, by split, at the most rounds."""
+        texts = []
+        for split, words in (("random", "on a random split"), ("unseen", "on unseen sources")):
+            lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in POINTWISE_KINDS]
+            if lines := [line for line in lines if line.get("gain") is not None]:
+                most = max(line["rounds"] for line in lines)
+                best = max((one for one in lines if one["rounds"] == most), key=lambda one: one["validation"])
+                texts.append(
+                    f"{KINDS[best['kind']]} has {self.gain(best)} points over {KINDS[best['rival']]} {words} "
+                    f"({most} rounds, {best['networks']} networks)"
+                )
+        if not texts:
+            return "no cells have been run with this version, and older rows with at most three layers decide nothing."
+        return "by validation among the kinds that were run, " + ", and ".join(texts) + "."
+
+    def linear_methods_win(self):
+        """Return whether linear methods have lower errors than every network with the inputs as they come."""
+        rivals = (
+            ("consensus", "least-squares filter of order 5 with Metropolis weights", None),
+            ("denoising", "Wiener filter of each neighbourhood", "snr_db 3.0"),
+            ("recommendation", RIDGE, "film toy-story"),
+            ("recommendation", RIDGE, "film return-of-the-jedi"),
+        )
+        for experiment, method, condition in rivals:
+            where = {"experiment": experiment, "preset": "paper", "condition": condition}
+            networks = [line["mean"] for line in self.lines("cells", kind="model", **where)]
+            linear = self.cell(experiment, method, condition=condition)["mean"]
+            if min(networks) <= linear:
+                return False
+        return True
+
+    def no_network_beats_a_constant(self):
+        """Return whether no network is significantly better than a constant on any film (Holm)."""
+        where = {"experiment": "recommendation", "preset": "paper", "protocol": "converged", "key": "beats-constant"}
+        return min(holm([line["p"] for line in self.lines("contrasts", **where)])) >= ALPHA
+
+    def unseen_table(self):
+        """Return accuracies on a random split and on sources that training never saw."""
+        methods = {
+            "relu, raw signals": "ReLU",
+            "prelu, raw signals": "PReLU",
+            "max-ga, raw signals": "Max G.A. (2)",
+            "centralised 1-NN, raw signals": "nearest neighbour that sees all nodes",
+            "preset `best`, relu": "ReLU, inputs compared with neighbours",
+            "preset `best`, max-ga": "Max G.A., inputs compared with neighbours",
+            "centralised 1-NN, local contrast": "nearest neighbour, inputs compared with neighbours",
+        }
+        body = [["", "random split", "unseen sources", "gain on unseen sources"]]
+        for method, words in methods.items():
+            lines = [
+                self.line("unseen", experiment="source-localization", split=split, method=method)
+                for split in ("random", "unseen")
+            ]
+            gain = f"{self.gain(lines[1])} over {methods[lines[1]['rival']]}" if lines[1]["rival"] else ""
+            body.append([words, *(f"{line['mean']:.1f}" for line in lines), gain])
+        return body
+
+    def rounds_table(self):
+        """Return quality against rounds: a line for each kind, a column for each number of rounds and split."""
+        cells = self.tables["rounds"]
+        columns = sorted({(line["split"], line["rounds"]) for line in cells})
+        body = [["", *(f"{split}, {number} rounds" for split, number in columns)]]
+        for kind, words in KINDS.items():
+            texts = []
+            for split, number in columns:
+                own = self.lines("rounds", split=split, rounds=number, kind=kind)
+                gain = f" ({self.gain(own[0])})" if own and own[0].get("rival") else ""
+                texts.append(f"{own[0]['mean']:.1f}{gain}" if own else "")
+            body += [[words, *texts]] if any(texts) else []
+        return body
+
+    def rounds_costs(self):
+        """Return quality against rounds with what each network costs."""
+        body = [["rounds", "split", "", "parameters", "bytes", "step sizes", "accuracy", "gain"]]
+        for line in sorted(self.tables["rounds"], key=lambda one: (one["rounds"], one["split"])):
+            texts = [str(line["rounds"]), line["split"], KINDS[line["kind"]], f"{line['parameters']:,}"]
+            texts += [str(4 * line["values_on_a_link"]), "2", f"{line['mean']:.1f} ± {line['margin']:.1f}"]
+            body.append([*texts, self.gain(line) if line.get("gain") is not None else ""])
+        return body
+
+    def rounds_networks(self):
+        """Return how many networks the cells of quality against rounds have."""
+        counts = sorted({line["networks"] for line in self.tables["rounds"]})
+        return " to ".join(map(str, {counts[0]: None, counts[-1]: None}))
+
+    def average(self, lines, key="mean"):
+        """Return the mean of a column."""
+        return fmean(line[key] for line in lines)
+
+    def names(self):
+        """Return what templates know."""
+        own = {word: getattr(self, word) for word in dir(self) if not word.startswith("_") and word != "names"}
+        return own | {"markdown": markdown, "films": FILMS, "title_of": title_of, "abs": abs, "len": len}
+
+
+RIDGE = "ridge regression on the user's centred ratings"
+
+
+def counted(line):
+    """Return a verdict with how many contrasts hold."""
+    if line is None or not line["contrasts"]:
+        return ""
+    number = f" ({line['holding']} of {line['contrasts']})" if line["contrasts"] > 1 else ""
+    return f"**{line['verdict']}**{number}"
+
+
+def markdown(body):
+    """Return a table with its heads in the first line as Markdown."""
+    heads, *lines = [[text.replace("|x|", r"\|x\|") for text in line] for line in body]
+    rule = "|---" * len(heads) + "|"
+    return "\n".join([f"| {' | '.join(heads)} |", rule, *(f"| {' | '.join(line)} |" for line in lines)])
