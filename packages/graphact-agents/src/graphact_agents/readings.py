@@ -51,6 +51,7 @@ class Readings(Signals):
         nothing = np.full((self._model.in_features or 1) // self._model.window, np.nan, dtype)
         try:
             reading = self._source.take(run)
+            self.missing = "the source gives NaN or null" if np.isnan(reading).any() else ""
         except NoSignal as reason:
             if not self._model.takes_missing or (self._waits and isinstance(reason, NotYet)):
                 raise
