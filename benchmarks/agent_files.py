@@ -5,6 +5,7 @@ from pathlib import Path
 
 import graphact
 import graphact_agents as agents
+from graphact_agents.local_agents import deploy_locally
 
 
 def write_files(model, graph, folder):
@@ -13,6 +14,11 @@ def write_files(model, graph, folder):
     graphact.save(model, files[0])
     graph.save(files[1])
     return files
+
+
+def write_nodes(model, graph, folder, **settings):
+    """Write the folders of nodes on free ports of this machine, and return them."""
+    return deploy_locally(*write_files(model, graph, folder), Path(folder) / "nodes", **settings)
 
 
 def deploy(model, graph):

@@ -12,13 +12,12 @@ import tempfile
 
 import numpy as np
 import torch
-from agent_files import deploy, write_files
+from agent_files import deploy, write_nodes
 from output import echo
 
 import graphact_agents as agents
 from graphact import nn
 from graphact.training import TrainingSettings, fit
-from graphact_agents.addresses import free_addresses
 from graphact_agents.local_agents import LocalAgents
 from graphact_lab.tasks import denoising
 
@@ -50,8 +49,8 @@ def main():
 def on_processes(model, graph, hours, transport):
     """Return the agents' answers for each hour, and the median time of an inference."""
     with tempfile.TemporaryDirectory() as folder:
-        folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(graph.num_nodes))
-        with LocalAgents(folders, ["--transport", transport, "--period", "0", "--slot", "2"]) as processes:
+        folders = write_nodes(model, graph, folder, period=0, slot=2, transport=transport)
+        with LocalAgents(folders, []) as processes:
             processes.wait_until_ready()
             processes.feed(hours)
             events = processes.wait()

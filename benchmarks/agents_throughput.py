@@ -16,16 +16,19 @@ import tempfile
 
 import numpy as np
 import torch
-from agent_files import write_files
+from agent_files import write_nodes
 from arguments import count
 
-import graphact_agents as agents
 from graphact import Graph, nn
-from graphact_agents.addresses import free_addresses
 from graphact_agents.local_agents import LocalAgents
 
 NODES, EDGES, ROUNDS = 20, 55, 10
-WANTED = {"udp": 337, "zenoh": 130}
+WANTED = {"udp": 337, "zenoh": 130, "zenoh-tls": 0}
+TRANSPORTS = {
+    "udp": {"transport": "udp"},
+    "zenoh": {"transport": "zenoh", "tls": False},
+    "zenoh-tls": {"transport": "zenoh"},
+}
 
 
 def main():
@@ -55,9 +58,8 @@ def measure(transport, runs):
     model = nn.GCNN([1, 1], order=8, activation="max-ga", hops=1).double()  # 8 shifts, then a max: 10 rounds
     signals = np.random.default_rng(0).normal(size=(runs, NODES, 1))
     with tempfile.TemporaryDirectory() as folder:
-        folders = agents.split(*write_files(model, graph, folder), folder, addresses=free_addresses(NODES))
-        network = ["--transport", transport]
-        with LocalAgents(folders, [*network, "--period", "0", "--slot", "2"]) as processes:
+        folders = write_nodes(model, graph, folder, period=0, slot=2, **TRANSPORTS[transport])
+        with LocalAgents(folders, []) as processes:
             processes.wait_until_ready()
             processes.feed(signals)
             events = processes.wait()

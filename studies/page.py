@@ -25,7 +25,6 @@ ROOT = Path(__file__).parent.parent
 TEMPLATES = Path(__file__).parent / "templates"
 PAGES = {
     "results.md.j2": "docs/results.md",
-    "choosing.md.j2": "docs/choosing.md",
     "performance.md.j2": "docs/performance.md",
     "readme-results.md.j2": "README.md",  # the lines between its marks
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 from evidence import preference
-from graphact_lab.experiments.rounds.experiment import PARTS, POINTWISE, WITHOUT_SHIFT, RoundsJob
+from graphact_lab.experiments.rounds.experiment import PARTS, POINTWISE, WITHOUT_SHIFT, RoundsJob, orders_of
 from graphact_lab.experiments.rounds.runner import make_model
 from graphact_lab.statistics import estimate
 from graphact_lab.store import find_stores
@@ -68,7 +68,8 @@ def lines_of(folder):
             mine = by_graph(rows)
             line = {"split": sources, "rounds": rounds, "kind": method, "networks": len(rows), "graphs": len(mine)}
             line |= {"parameters": num_parameters(method, rounds), "rate": rows[0]["rate"]}
-            line |= {"values_on_a_link": 1 + (rounds - 1) * WIDTH}
+            first = 1 if orders_of(method, rounds)[0] else WIDTH  # a filter sends the input, which has one feature
+            line |= {"values_on_a_link": first + (rounds - 1) * WIDTH}
             line |= {"validation": fmean(row["validation"] for row in rows)}
             line |= {"mean": fmean(mine), "margin": estimate(mine).margin}
             rival = strongest({name: own for name, own in cells.items() if len(own) == len(rows)}, rounds)

@@ -110,7 +110,7 @@ CASES = {
         LAB, ["jinja2", "matplotlib", "pandas", "rich"], "pip install graphact-lab 'graphact[figures,progress]'"
     ),
     "data fetch --data data": (LAB, ["requests"], "pip install graphact-lab"),
-    "run node-0": (AGENTS, ["zenoh"], "pip install 'graphact-agents[zenoh]'"),
+    "run nodes/node-0": (AGENTS, ["zenoh"], "pip install 'graphact-agents[zenoh]'"),
 }  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_a_command_says_what_is_missing_before_it_works(words, tmp_path):
     graphact.save(model, tmp_path / "model.safetensors")
     if command == AGENTS:
         addresses = ["127.0.0.1:7500", "127.0.0.1:7501"]
-        split(model, graph, tmp_path, addresses=addresses)
+        split(model, graph, tmp_path / "nodes", addresses=addresses)
     before = set(tmp_path.rglob("*"))
     done = run_without([*EXTRA_OF, *OF_THE_LAB, "zenoh"], COMMAND, command, *words.split(), cwd=tmp_path)
     assert done.returncode == 2, done.stderr

@@ -15,10 +15,8 @@ import numpy as np
 import torch
 
 import graphact
-import graphact_agents as agents
 from graphact import Graph, nn
-from graphact_agents.addresses import free_addresses
-from graphact_agents.local_agents import LocalAgents
+from graphact_agents.local_agents import LocalAgents, deploy_locally
 
 PERIOD, NOISE = 0.5, 0.5
 
@@ -63,16 +61,15 @@ def main(arguments=None):
     with tempfile.TemporaryDirectory() as name:
         graphact.save(model, Path(name) / "model.safetensors")
         graph.save(Path(name) / "graph.npz")
-        addresses = free_addresses(options.sensors)
-        folders = agents.split(
-            Path(name) / "model.safetensors", Path(name) / "graph.npz", Path(name) / "nodes", addresses=addresses
-        )
+        origin = time.time()
+        folders = deploy_locally(
+            Path(name) / "model.safetensors", Path(name) / "graph.npz", Path(name) / "nodes",
+            transport=options.transport, origin=origin, period=PERIOD, slot=0.1, repeat=True,
+        )  # fmt: skip
         files = [folder / "x.npy" for folder in folders]
         for i, file in enumerate(files):
             np.save(file, noisy[:, i, None])
-        origin = time.time()
-        words = ["--transport", options.transport, "--origin", repr(origin), "--period", str(PERIOD), "--slot", "0.1"]
-        with LocalAgents(folders, [*words, "--repeat"], files) as processes:
+        with LocalAgents(folders, [], files) as processes:
             processes.wait_until_ready()
             show_runs(processes, options, origin, clean, noisy)
             processes.stop()

@@ -21,9 +21,8 @@ import torch
 from pilot import FLIGHT, control_of  # beside this file
 
 import graphact
-from graphact_agents.addresses import free_addresses
-from graphact_agents.deployment import Deployment, split
-from graphact_agents.local_agents import LocalAgents
+from graphact_agents.deployment import Deployment
+from graphact_agents.local_agents import LocalAgents, deploy_locally
 from graphact_agents.log import LOG_NAME, read_log
 from graphact_agents.replay import answered_links, replay
 from graphact_lab.experiments.flocking import world as physics
@@ -70,8 +69,8 @@ def prepare(model, options, world, folder):
     graphact.save(model.double(), folder / "model.safetensors")
     complete = torch.ones(options.agents, options.agents) - torch.eye(options.agents)
     graphact.Graph.from_dense(complete).save(folder / "graph.npz")
-    addresses = free_addresses(options.agents)
-    folders = split(folder / "model.safetensors", folder / "graph.npz", folder, addresses=addresses, tls=False)
+    files = folder / "model.safetensors", folder / "graph.npz"
+    folders = deploy_locally(*files, folder / "nodes", transport=options.transport, tls=False)
     rounds, period = 1 + sum(layer.exchanges for layer in model.layers()), 1 / options.rate
     flight = {name: getattr(world, name) for name in ("acceleration", "squash", "input_limit")}
     flight |= {"slot": 0.9 * period / rounds, "period": period, "loss": options.loss, "seed": options.seed}
@@ -135,7 +134,7 @@ def check_flight(folder, world):
     Returns:
         How many were computed again, and the largest difference from what an agent flew.
     """
-    folders = sorted(folder.glob("node-*"), key=lambda path: int(path.name.partition("-")[2]))
+    folders = sorted((folder / "nodes").glob("node-*"), key=lambda path: int(path.name.partition("-")[2]))
     model, flight = Deployment.load(folders[0]).model, json.loads((folders[0] / FLIGHT).read_text())
     with np.load(folder / RECORD) as record:
         states, controls, in_range = (record[name] for name in ("states", "controls", "in_range"))

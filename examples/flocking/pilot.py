@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents.addresses import Addresses
 from graphact_agents.deployment import Deployment
 from graphact_agents.events import write_event
 from graphact_agents.inference import infer
@@ -127,7 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--signals", choices=("-",), default="-", help="states come from standard input")
     options = parser.parse_args(arguments)
     flight = json.loads((options.folder / FLIGHT).read_text())
-    links = Deployment.load(options.folder).links
+    deployment = Deployment.load(options.folder)
+    links = deployment.links
     lines: deque[str | None] = deque()
 
     def read() -> None:
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 lines.append(line)
         lines.append(None)
 
-    network = open_transport(options.transport, links, Addresses.load(options.folder, links.neighbors))
+    network = open_transport(options.transport, links, deployment.reached)
     transport = LossyTransport(network, links.node, flight["loss"], flight["seed"])
     threading.Thread(target=read, daemon=True).start()
     with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log:

@@ -28,8 +28,19 @@ BARE = {
     "residual adaptive banks": lambda: nn.GCNN(
         [2, 3, 3, 3], order=1, bank="adaptive", ops=OPS, bias=True, residual=True, out_features=2
     ),
+    "scaling": lambda: scaled(),
+    "scaling of each node": lambda: scaled(nodes=[f"station {i}" for i in range(9)]),
     "fir": lambda: nn.FIR([2, 3, 2], order=[3, 0], out_features=None, bias=True),
 }
+
+
+def scaled(nodes=None):
+    """A network in the user's units, whose nodes share a scaling or have one each."""
+    network = nn.GCNN([4, 3], order=2, bank="adaptive", ops=["median", "std"], out_features=1)
+    model = nn.ScaledNetwork(network, 1, out_features=1, window=2, mask=True, nodes=nodes)
+    for end in (model.input, model.output):
+        end.set(torch.linspace(5.0, 6.0, end.mean.numel()).view(end.mean.shape), torch.full(end.mean.shape, 1.5))
+    return model
 
 
 def gcnn(name, **options):
@@ -149,11 +160,10 @@ def test_functions_and_what_is_not_a_file_are_refused(tmp_path):
     GRAPHS["line"]().save(tmp_path / "graph.npz")
     with pytest.raises(TypeError, match="Python function"):
         deploy(nn.GraphAdaptive(lambda neighbors: neighbors.sum(-2)), GRAPHS["line"]())
-    for split in (graphact_agents.deploy, lambda *given: graphact_agents.split(*given, tmp_path / "nodes")):
-        with pytest.raises(TypeError, match=r"model must be the path of a file that graphact\.save wrote, got FIR"):
-            split(nn.FIR([1, 1]), load_graph(tmp_path / "graph.npz"))
-        with pytest.raises(TypeError, match=r"graph must be the path .* graphact\.Graph\.save wrote, got Graph"):
-            split(to_model(nn.FIR([1, 1])), GRAPHS["line"]())
+    with pytest.raises(TypeError, match=r"model must be the path of a file that graphact\.save wrote, got FIR"):
+        graphact_agents.deploy(nn.FIR([1, 1]), load_graph(tmp_path / "graph.npz"))
+    with pytest.raises(TypeError, match=r"graph must be the path .* graphact\.Graph\.save wrote, got Graph"):
+        graphact_agents.deploy(to_model(nn.FIR([1, 1])), GRAPHS["line"]())
 
 
 @pytest.mark.parametrize("shape", [(6, 2), (1, 5, 2), (1, 6, 3)])

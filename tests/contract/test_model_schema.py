@@ -50,6 +50,8 @@ MODELS = {
     "adaptive banks and residuals": lambda: nn.GCNN(
         [2, 3, 3], order=2, bank="adaptive", ops=["std", ("kernel", {"gamma": 2.0})], residual=True, bias=True
     ),
+    "scaling": lambda: nn.ScaledNetwork(nn.GCNN([4, 3], order=1), 1, out_features=1, window=2, mask=True),
+    "scaling of each node": lambda: nn.ScaledNetwork(nn.FIR([2, 3], order=1), 2, out_features=1, nodes=["a", "b"]),
     "max-k of two": lambda: nn.make_activation("max-k", k=2),
 }
 
@@ -108,7 +110,7 @@ def change(path, value):
     return apply
 
 
-FILTER, MIX, LINEAR, KERNEL, MAXK, TWO, BANK, SUM = (("layers", number) for number in range(8))
+FILTER, MIX, LINEAR, KERNEL, MAXK, TWO, BANK, SCALE, BACK, SUM = (("layers", number) for number in range(10))
 CHANGES = {  # of the header of the model below, and whether it is still one
     "none": (lambda header: None, True),
     "an unknown key beside": (change(("made_by",), "another tool"), True),
@@ -170,6 +172,14 @@ CHANGES = {  # of the header of the model below, and whether it is still one
     "a sum of numbers": (change((*SUM, "branches"), [[1]]), False),
     "a sum in a sum": (change((*SUM, "branches"), [[{"kind": "sum", "branches": [[]]}], []]), False),
     "a sum with arrays": (change((*SUM, "arrays"), {}), False),
+    "a window of none": (change((*SCALE, "window"), 0), False),
+    "a mask that is a number": (change((*SCALE, "mask"), 1), False),
+    "a longer window without a mask": (change((*SCALE, "mask"), False), True),
+    "names of nodes twice": (change((*BACK, "nodes"), ["a", "a"]), False),
+    "no names of nodes": (change((*BACK, "nodes"), []), False),
+    "nodes in numbers": (change((*BACK, "nodes"), [1]), False),
+    "scaling without std": (change((*BACK, "arrays", "std"), ...), False),
+    "rescale with a window": (change((*BACK, "window"), 1), False),
     "an unknown kind in a sum": (change((*SUM, "branches", 1, 0, "kind"), "attention"), False),
     "hashes that are a list": (change(("sha256",), []), False),
 }
@@ -186,6 +196,7 @@ def plain(tmp_path_factory):
     parts += [nn.GraphAdaptiveKernel(gamma=0.5), nn.make_activation("max-k")]
     parts += [nn.make_activation("mixture-ga", ops=["max", "min"], features=3)]
     parts += [nn.AdaptiveFilterBank(3, 3, ops=["max", ("kernel", {"gamma": 0.5})])]
+    parts += [nn.Standardize(1, window=3), nn.Rescale(3)]
     models = [to_model(part) for part in parts]
     described, arrays = [], {}
     for number, model in enumerate(models):

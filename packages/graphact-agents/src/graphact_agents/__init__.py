@@ -4,7 +4,7 @@ Agents need NumPy and safetensors alone. They know a trained model by its file (
 graph by its file (:mod:`graphact_agents.graph_file`).
 """
 
-from graphact_agents.deployment import Deployment, deploy, split
+from graphact_agents.deployment import Deployment, deploy
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.inference import infer
 from graphact_agents.links import Links, ShiftRow
@@ -24,5 +24,5 @@ __all__ = [
     "Cost", "Deployment", "Direction", "Exchange", "Faults", "FileLog", "IncompatibleModelError", "Limits",
     "Links", "MemoryLog", "Model", "Node", "Program", "Received", "RunResult", "ShiftOperator", "ShiftRow",
     "Timing", "cost_of_inference", "deploy", "drive", "infer", "load_graph", "load_model", "read_log",
-    "save_model", "simulate_inference", "split",
+    "save_model", "simulate_inference",
 ]  # fmt: skip

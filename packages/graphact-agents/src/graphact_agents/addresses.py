@@ -1,19 +1,12 @@
 """Addresses of nodes: one host and port each, for every transport."""
 
-import json
-import os
 import random
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from graphact_agents.arguments import check_integer
-from graphact_agents.disk import one_line, read_json, write_atomically
-
-FILE_NAME = "addresses.json"
-DEFAULT_BASE_PORT = 7500
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +27,7 @@ class Address:
         """Read ``host:port``, or ``[host]:port`` for a host with colons (IPv6); ValueError if it is neither."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         bracketed = host.startswith("[") and host.endswith("]")
-        is_text = host.isprintable() and len(host) < 256
+        is_text = host.isprintable() and " " not in host and len(host) < 256
         if (
             not colon
             or not host
@@ -46,13 +39,18 @@ class Address:
             raise ValueError(f"an address must be host:port, such as 10.0.0.7:7500 or [fe80::7]:7500, got {text!r:.60}")
         return cls(host[1:-1] if bracketed else host, int(port))
 
+    @property
+    def is_loopback(self) -> bool:
+        """True if the host is this machine alone."""
+        return self.host.startswith("127.") or self.host in ("::1", "localhost")
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """The address of a node and those of its neighbours; ``addresses.json`` in the folder of the node.
+    """The address of a node and those of its neighbours.
 
     To listen on ``0.0.0.0`` or ``[::]`` is to listen on all interfaces.
     """
@@ -60,36 +58,21 @@ class Addresses:
     listen: Address
     neighbors: Mapping[int, Address]
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        content = {"listen": str(self.listen), "neighbors": {j: str(a) for j, a in self.neighbors.items()}}
-        write_atomically(Path(folder) / FILE_NAME, json.dumps(content, indent=1).encode())
+    def to_json(self) -> dict[str, Any]:
+        return {"listen": str(self.listen), "neighbors": {str(j): str(a) for j, a in self.neighbors.items()}}
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], neighbors: Sequence[int]) -> "Addresses":
-        """Read ``addresses.json``; ValueError if it is damaged, or does not name exactly these neighbours."""
-        path = Path(folder) / FILE_NAME
-        content = read_json(path)
-        try:
-            by_neighbor = {int(j): Address.parse(text) for j, text in content["neighbors"].items()}
-            addresses = cls(Address.parse(content["listen"]), by_neighbor)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{path}: damaged: {one_line(error)}") from error
+    def from_json(cls, content: Any, neighbors: Sequence[int]) -> "Addresses":
+        """Return the addresses in a JSON value; ValueError if they are not those of exactly these neighbours."""
+        by_neighbor = {int(j): Address.parse(text) for j, text in content["neighbors"].items()}
         if set(by_neighbor) != set(neighbors):
-            raise ValueError(f"{path}: must name the neighbours {tuple(neighbors)}, got {tuple(sorted(by_neighbor))}")
-        return addresses
+            raise ValueError(f"addresses must be those of {tuple(neighbors)}, got {tuple(sorted(by_neighbor))}")
+        return cls(Address.parse(content["listen"]), by_neighbor)
 
 
 def status_address(text: str) -> Address:
     """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
     return Address.parse(f"127.0.0.1:{text}" if text.isdecimal() else text)
-
-
-def consecutive_addresses(num_nodes: int, host: str, base_port: int) -> list[Address]:
-    """All nodes on one host, on ports in a row."""
-    check_integer("base port", base_port, minimum=1)
-    if base_port + num_nodes - 1 > 65_535:
-        raise ValueError(f"base port must leave room for {num_nodes} ports up to 65535, got {base_port}")
-    return [Address(host, base_port + i) for i in range(num_nodes)]
 
 
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:

@@ -207,6 +207,7 @@ class Agent:
             for result in self._drive(self._timer() + LOOK_UP):
                 self.tally.add(result)
                 event = describe(self.node.links.node, result, self._clock() - self._timer())
+                event |= {"no_reading": self._signals.missing} if self._signals.missing else {}
                 self._report(event | {"neighbors": list(self.node.links.neighbors)} if self._dynamic else event)
                 silent = set(self.node.links.hears).intersection(*result.missed) if result.missed else ()
                 if silent:  # away, or with other settings: the answer to a greeting tells which
@@ -264,7 +265,7 @@ class Agent:
         quiet = tally.quiet(node.timing.slot, getattr(self._schedule, "period", None))
         trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard)
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
-        about = (node.links.node, node.links.epoch_name, transport, node.run)
+        about = (node.links.node, node.links.deployment, transport, node.run)
         return Status(*about, not reason, reason, age, self.counters, peers, tally.started, encrypted, trouble)
 
 

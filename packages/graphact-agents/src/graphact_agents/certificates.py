@@ -1,15 +1,12 @@
-"""Certificates for the nodes of one network, signed by an authority whose key is never written."""
+"""Certificates for the nodes of one deployment, signed by an authority whose key is discarded."""
 
 import datetime
 import ipaddress
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
-from graphact_agents.disk import write_atomically
-
 TLS_FOLDER = "tls"
-DAYS = 3650
 
 
 def common_name(node: int) -> str:
@@ -17,42 +14,39 @@ def common_name(node: int) -> str:
     return f"node-{node}"
 
 
-def can_make_certificates() -> bool:
-    """Return whether the package cryptography is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("cryptography") is not None
-
-
-def make_certificates(folders: Sequence[Path], hosts: Sequence[str]) -> None:
-    """Write ``tls/ca.pem``, ``tls/cert.pem`` and ``tls/key.pem`` into the folder of each node, valid for ten years.
+def make_certificates(hosts: Mapping[int, str], days: int) -> dict[int, dict[str, bytes]]:
+    """Return ``tls/ca.pem``, ``tls/cert.pem`` and ``tls/key.pem`` of each node, by their names.
 
     Args:
-        folders: the folder of each node, by number.
         hosts: the host by which neighbours reach each node; its certificate names it.
+        days: how long certificates are valid.
 
     Raises:
         ModuleNotFoundError: cryptography is not installed.
     """
-    if not can_make_certificates():
-        raise ModuleNotFoundError("certificates need the package cryptography: pip install 'graphact-agents[zenoh]'")
+    if find_spec("cryptography") is None:
+        raise ModuleNotFoundError(
+            "certificates need the package cryptography: pip install 'graphact-agents[zenoh]'; "
+            'transport = "udp" does without and does not encrypt'
+        )
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = sign("network", authority_key.public_key(), authority_key, "network", host=None)
-    for node, (folder, host) in enumerate(zip(folders, hosts, strict=True)):
+    authority = sign("network", authority_key.public_key(), authority_key, days, host=None)
+    files = {}
+    for node, host in hosts.items():
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = sign(common_name(node), key.public_key(), authority_key, "network", host)
-        out = folder / TLS_FOLDER
-        out.mkdir(mode=0o700)
-        secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        write_atomically(out / "key.pem", secret, mode=0o600)
-        (out / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-        (out / "ca.pem").write_bytes(authority.public_bytes(Encoding.PEM))
+        certificate = sign(common_name(node), key.public_key(), authority_key, days, host)
+        files[node] = {
+            f"{TLS_FOLDER}/ca.pem": authority.public_bytes(Encoding.PEM),
+            f"{TLS_FOLDER}/cert.pem": certificate.public_bytes(Encoding.PEM),
+            f"{TLS_FOLDER}/key.pem": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        }
+    return files
 
 
-def sign(name: str, public_key: Any, authority_key: Any, authority: str, host: str | None) -> Any:
+def sign(name: str, public_key: Any, authority_key: Any, days: int, host: str | None) -> Any:
     """Return a certificate of a name and host; one without a host is an authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -62,12 +56,12 @@ def sign(name: str, public_key: Any, authority_key: Any, authority: str, host: s
 
     now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder(
-        issuer_name=named(authority),
+        issuer_name=named("network"),
         subject_name=named(name),
         public_key=public_key,
         serial_number=x509.random_serial_number(),
         not_valid_before=now - datetime.timedelta(days=1),  # clocks of nodes may be behind
-        not_valid_after=now + datetime.timedelta(days=DAYS),
+        not_valid_after=now + datetime.timedelta(days=days),
     ).add_extension(x509.BasicConstraints(ca=host is None, path_length=None), critical=True)
     if host is not None:
         builder = builder.add_extension(x509.SubjectAlternativeName([alternative_name(host)]), critical=False)

@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from graphact_agents import __version__
+from graphact_agents.disk import one_line
 
 DESCRIPTION = """
 Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
 
-  {prog} split model.safetensors graph.npz --out nodes    one folder for each node
-  {prog} run nodes/node-7 --sensor COMMAND --period 60    the agent of one node
-  {prog} status nodes                                     how all of them are
+  {prog} init model.safetensors graph.npz --out network   the operator's folder, with network.toml to edit
+  {prog} deploy network --out nodes                       one folder for each node
+  {prog} run nodes/node-7                                 the agent of one node
+  {prog} status network                                   how all of them are
   {prog} simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
   {prog} learn nodes/node-7                               the agent of one node that learns
 """
 COMMANDS = {
-    "split": ("graphact_agents.command_split", "write one folder for each node"),
+    "init": ("graphact_agents.command_init", "write the operator's folder of a network"),
+    "deploy": ("graphact_agents.command_deploy", "write the folders of all nodes from it"),
     "run": ("graphact_agents.command_run", "run the agent of one node"),
     "status": ("graphact_agents.command_status", "show how the agents of a network are"),
     "simulate": ("graphact_agents.command_simulate", "simulate agents in a network with faults"),
@@ -76,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact"):
             raise  # a part of this package
-        sys.stderr.write(f"graphact-agents: {error}\n")
+        sys.stderr.write(f"graphact-agents: {one_line(error)}\n")
         return 2
 
 

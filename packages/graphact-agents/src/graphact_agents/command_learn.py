@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import TLS_FOLDER
 from graphact_agents.command_simulate import read_numbers
 from graphact_agents.deployment import Deployment, check_folder
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--signals", type=Path, metavar="FILE", help=help_)
     help_ = ".npy of shape (M, O), its own (default: targets.npy of the folder)"
     add("--targets", type=Path, metavar="FILE", help=help_)
-    add("--transport", choices=TRANSPORTS, default="zenoh", help="default: zenoh")
+    add("--transport", choices=TRANSPORTS, help="equal at all nodes (default: that of network.toml)")
     add("--slot", type=float, default=5.0, help="seconds for one round (default: 5)")
 
 
@@ -53,12 +52,12 @@ def run(options: argparse.Namespace) -> int:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{options.folder / PLAN}: damaged: {one_line(error)}") from error
     learner = Learner(deployment, learning, signals, targets, FileStore(options.folder / STATE))
-    addresses = Addresses.load(options.folder, deployment.links.neighbors)
+    transport = options.transport or deployment.settings.get("transport", "udp")
     with ExitStack() as opened:
         opened.enter_context(np.errstate(over="ignore", invalid="ignore"))
-        has_tls = options.transport == "zenoh" and (options.folder / TLS_FOLDER).is_dir()
+        has_tls = transport == "zenoh" and deployment.settings.get("tls", False)
         tls = Tls.from_folder(options.folder / TLS_FOLDER) if has_tls else None
-        network = open_transport(options.transport, deployment.links, addresses, tls)
+        network = open_transport(transport, deployment.links, deployment.reached, tls)
         opened.callback(network.close)
         events = opened.enter_context(EventWriter())
         training = NodeTraining(options.folder, learner, network, Timing(slot=options.slot), first, events.flush)

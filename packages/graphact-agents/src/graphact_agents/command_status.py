@@ -3,93 +3,102 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, status_address
+from graphact_agents.deployment import NODE
 from graphact_agents.disk import one_line, read_json
-from graphact_agents.network import NetworkFile
+from graphact_agents.network import NETWORK_NAME, NetworkFile
+from graphact_agents.network_folder import current_deployment
 from graphact_agents.status import OUTCOMES
 from graphact_agents.status_server import STATUS_NAME, fetch_status
+
+ASKED_TOGETHER = 16
+"""Agents that are asked at the same time: those that do not answer take two seconds each."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    help_ = "folders of nodes or of such folders, [HOST:]PORT, or network.toml"
+    help_ = "the operator's folder, folders of nodes or of such folders, or [HOST:]PORT"
     parser.add_argument("where", nargs="+", metavar="WHERE", help=help_)
     parser.add_argument("--json", action="store_true", help="one line of JSON for each agent")
+    help_ = "judge each agent alone: it is well if its loop goes round, whatever its neighbours do"
+    parser.add_argument("--alive", action="store_true", help=help_)
 
 
 def run(options: argparse.Namespace) -> int:
     """
-    Show how the agents of a network are, those that were started with --status. The exit code is 1 if one does not
-    answer, is another than the one that was asked for, or has trouble.
+    Show how the agents of a network are, those with a setting status. The exit code is 1 if one does not answer, is
+    another than the one that was asked for, is of another deployment than the last, or has trouble.
 
-      graphact-agents status nodes
+      graphact-agents status network
       graphact-agents status 10.0.0.5:9107 10.0.0.6:9107
     """
-    rows, is_well = [], True
-    for name, node, address in find_agents(options.where):
-        found, trouble = ask(name, node, address)
-        is_well = is_well and not trouble
-        rows.append(json.dumps(found) if options.json else describe(name, found, trouble))
-    if not options.json:
+    agents = list(find_agents(options.where))
+    with ThreadPoolExecutor(ASKED_TOGETHER) as pool:
+        answers = list(pool.map(lambda agent: agent.ask(alone=options.alive), agents))
+    if options.json:
+        rows = [json.dumps(found) for found, _ in answers]
+    else:
         head = ("agent", "run", *OUTCOMES, "peers")
-        rows.insert(0, "  ".join((f"{head[0]:16s}", *(f"{each:>10s}" for each in head[1:]), "trouble")))
+        rows = ["  ".join((f"{head[0]:16s}", *(f"{each:>10s}" for each in head[1:]), "trouble"))]
+        rows += [describe(agent.name, *answer) for agent, answer in zip(agents, answers, strict=True)]
     sys.stdout.write("".join(f"{row.rstrip()}\n" for row in rows))
-    return 0 if is_well else 1
+    return 1 if any(trouble for _, trouble in answers) else 0
 
 
-def find_agents(places: list[str]) -> list[tuple[str, int | None, Address | str]]:
-    """Names, expected nodes and addresses (or why there is none), in the order they were named."""
-    found: list[tuple[str, int | None, Address | str]] = []
+@dataclass(frozen=True)
+class AgentPlace:
+    """The address of an agent, or why it is unknown, and the node and the deployment that are expected there."""
+
+    name: str
+    address: Address | str
+    node: int | None = None
+    deployment: str | None = None
+
+    def ask(self, *, alone: bool = False) -> tuple[dict[str, Any], str]:
+        """Return its status, and what an operator should look at, in a few words; empty if nothing."""
+        if isinstance(self.address, str):
+            return {"name": self.name, "unreachable": self.address}, self.address
+        try:
+            found = fetch_status(self.address)
+        except (OSError, ValueError) as error:
+            return {"name": self.name, "unreachable": str(error)}, f"no answer from {self.address}"
+        if self.node not in (None, found["node"]):
+            trouble = f"another agent, of node {found['node']}, answers at {self.address}"
+            return {"name": self.name, "unreachable": trouble}, trouble
+        if alone:
+            return found, "" if found["alive"] else "its loop stands still"
+        trouble = "; ".join(found["trouble"])
+        if self.deployment not in (None, found["deployment"]):
+            trouble = f"of deployment {found['deployment']:.16}, not {self.deployment}{trouble and f'; {trouble}'}"
+        return found, one_line(trouble)
+
+
+def find_agents(places: list[str]) -> Iterator[AgentPlace]:
+    """Yield the agents of all places, in the order they were named."""
     for place in places:
-        if place.endswith(".toml"):
-            file = NetworkFile.load(place)
-            found += [(f"node-{i}", i, address_in(file, i)) for i in sorted(file.nodes)]
-            continue
-        if not Path(place).is_dir():
-            found.append((place, None, status_address(place)))
-            continue
-        folders = sorted(Path(place).glob("node-*"), key=lambda f: (len(f.name), f.name)) or [Path(place)]
-        for folder in folders:
-            if not (folder / STATUS_NAME).is_file():
-                raise FileNotFoundError(f"{folder / STATUS_NAME} is missing: no agent was started here with --status")
-            found.append((folder.name, read_json(folder / "node.json").get("node"), status_in(folder)))
-    return found
-
-
-def status_in(folder: Path) -> Address:
-    """Return the status address of the agent that was started in a folder."""
-    return Address.parse(read_json(folder / STATUS_NAME).get("status", ""))
-
-
-def address_in(file: NetworkFile, node: int) -> Address | str:
-    """Return the status address of a node of a file, or why it is unknown; a port that it took is in its folder."""
-    try:
-        address = file.status_address(node)
-        return address if address.port else status_in(Path(file.settings(node).get("folder", "")))
-    except (OSError, ValueError) as error:
-        return one_line(error)
-
-
-def ask(name: str, node: int | None, address: Address | str) -> tuple[dict[str, Any], str]:
-    """The status of an agent, and what an operator should look at, in a few words; empty if nothing."""
-    if isinstance(address, str):
-        return {"name": name, "unreachable": address}, address
-    try:
-        found = fetch_status(address)
-        if node is None or found["node"] == node:
-            return found, printable("; ".join(found["trouble"]))
-        trouble = f"another agent, of node {found['node']}, answers at {address}"
-        return {"name": name, "unreachable": trouble}, trouble
-    except (OSError, ValueError) as error:
-        return {"name": name, "unreachable": str(error)}, f"no answer from {address}"
-
-
-def printable(text: str) -> str:
-    """Text from elsewhere without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+        folder = Path(place)
+        if (folder / NETWORK_NAME).is_file():
+            file, deployment = NetworkFile.load(folder / NETWORK_NAME), current_deployment(folder)
+            for node in file.nodes:
+                try:
+                    address: Address | str = file.status_address(node)
+                except ValueError as error:
+                    address = one_line(error)
+                yield AgentPlace(f"node-{node}", address, node, deployment)
+        elif folder.is_dir():
+            for each in sorted(folder.glob("node-*"), key=lambda f: (len(f.name), f.name)) or [folder]:
+                if not (each / STATUS_NAME).is_file():
+                    raise FileNotFoundError(f"{each / STATUS_NAME} is missing: no agent was started here with --status")
+                answers_at = Address.parse(read_json(each / STATUS_NAME).get("status", ""))
+                yield AgentPlace(each.name, answers_at, read_json(each / NODE).get("node"))
+        else:
+            yield AgentPlace(place, status_address(place))
 
 
 def describe(name: str, found: dict[str, Any], trouble: str) -> str:

@@ -1,95 +1,142 @@
 """A node's part of a network: its row, its neighbours, its keys and the shared model, in memory and as a folder."""
 
+import hashlib
 import json
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from graphact_agents.addresses import Address, Addresses
-from graphact_agents.certificates import can_make_certificates, make_certificates
-from graphact_agents.disk import check_private, one_line, read_json, write_atomically
+from graphact_agents.addresses import Addresses
+from graphact_agents.certificates import TLS_FOLDER
+from graphact_agents.disk import check_owner, check_parent, one_line, read_json, write_atomically
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import KEY_BYTES, link_key
 from graphact_agents.model import Model
-from graphact_agents.model_file import load_model, save_model
+from graphact_agents.model_file import load_model, model_bytes
 
 FilePath = str | os.PathLike[str]
 FORMAT = "graphact node"
 VERSION = 1
-OWNED = ("node.json", "model.safetensors", "addresses.json", "log.jsonl", "log.jsonl.1", "learning.json", "tls")
-"""Files of a node's folder that its owner alone may write to."""
+NODE, KEYS, MODEL = "node.json", "keys.json", "model.safetensors"
+SECRET = (KEYS, f"{TLS_FOLDER}/key.pem")
+"""Files of a node's folder that nobody else may read."""
+OWNED = (NODE, MODEL, TLS_FOLDER, "log.jsonl", "log.jsonl.1", "learning.jsonl", "state.npz", "prepared.npz")
+"""Other files of a node's folder that nobody else may write to."""
 
 
 @dataclass(frozen=True)
 class Deployment:
     """One node of a deployed network.
 
-    In a folder it is three files: ``node.json`` (number, epoch, row, neighbours), ``keys.json`` (readable by its owner
-    alone) and ``model.safetensors`` (a model file of graphact). Whatever else lies in the folder, such as addresses and
-    the write-ahead log ``log.jsonl``, belongs to the daemon.
+    In a folder it is ``node.json`` (number, deployment, row, neighbours, addresses, settings, and the SHA-256 of the
+    other files), ``keys.json``, ``model.safetensors`` (a model file of graphact) and, for encrypted links, ``tls``.
+    Whatever else lies in the folder, such as the write-ahead log ``log.jsonl``, belongs to the agent.
+
+    Attributes:
+        links: whom the node hears and who hears it, with the keys and the number of the deployment.
+        row: its row of the shift operator.
+        model: the model, the same at all nodes.
+        addresses: where it and its neighbours are reached; None in memory.
+        settings: options of ``graphact-agents run`` by their names.
     """
 
     links: Links
     row: ShiftRow
     model: Model
+    addresses: Addresses | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def node(self) -> int:
         return self.links.node
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        folder = Path(folder)
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)  # nobody else writes there, whatever the umask
-        links, row = self.links, self.row
+    @property
+    def reached(self) -> Addresses:
+        """The addresses; ValueError if there are none."""
+        if self.addresses is None:
+            raise ValueError("the folder of a node must have addresses; graphact-agents deploy writes them")
+        return self.addresses
+
+    def save(self, folder: FilePath, certificates: Mapping[str, bytes] | None = None) -> None:
+        """Write a folder that its owner alone may open; ``certificates`` are further files by name."""
+        folder, links, row = Path(folder), self.links, self.row
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        keys = {j: key.hex() for j, key in links.keys.items()}
+        content = {KEYS: json.dumps(keys).encode(), MODEL: model_bytes(self.model), **(certificates or {})}
         described = {
             "format": FORMAT,
             "version": VERSION,
             "node": links.node,
-            "epoch": links.epoch,
+            "deployment": links.deployment,
             "hears": links.hears,
             "weights": row.weights.tolist(),
             "diagonal": row.diagonal,
             "heard_by": links.heard_by,
+            "addresses": None if self.addresses is None else self.addresses.to_json(),
+            "settings": dict(self.settings),
+            "files": {name: hashlib.sha256(each).hexdigest() for name, each in content.items()},
         }
-        save_model(self.model, folder / "model.safetensors")
-        write_atomically(folder / "node.json", json.dumps(described, indent=1).encode())
-        keys = {j: key.hex() for j, key in links.keys.items()}
-        write_atomically(folder / "keys.json", json.dumps(keys).encode(), mode=0o600)
+        if row.name:
+            described["name"] = row.name
+        described["sha256"] = hash_json(described)
+        content[NODE] = json.dumps(described, indent=1).encode()
+        for name, each in content.items():
+            (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomically(folder / name, each, mode=0o600)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Deployment":
+    def load(cls, folder: FilePath) -> "Deployment":
         """Read a folder; FileNotFoundError or ValueError, which name the file, if one is missing or damaged."""
         folder = Path(folder)
-        described, keys = read_json(folder / "node.json"), read_json(folder / "keys.json")
+        described = read_json(folder / NODE)
         if described.get("format") != FORMAT or described.get("version") != VERSION:
-            raise ValueError(f"{folder / 'node.json'}: not a node of a network, version {VERSION}")
-        model = load_model(folder / "model.safetensors")
+            raise ValueError(f"{folder / NODE}: not a node of a network, version {VERSION}")
+        keys, model = read_json(folder / KEYS), load_model(folder / MODEL)
         try:
             hears, heard_by = tuple(map(int, described["hears"])), tuple(map(int, described["heard_by"]))
             by_neighbor = {int(j): bytes.fromhex(key) for j, key in keys.items()}
-            links = Links(int(described["node"]), int(described["epoch"]), hears, heard_by, by_neighbor)
-            row = ShiftRow(hears, np.array(described["weights"], model.dtype), float(described["diagonal"]))
+            epoch, settings = int(described["deployment"], 16), dict(described["settings"])
+            links = Links(int(described["node"]), epoch, hears, heard_by, by_neighbor)
+            weights = np.array(described["weights"], model.dtype)
+            row = ShiftRow(hears, weights, float(described["diagonal"]), str(described.get("name", "")))
+            reached = described["addresses"]
+            addresses = None if reached is None else Addresses.from_json(reached, links.neighbors)
+            files = {str(name): str(digest) for name, digest in described["files"].items()}
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
-        return cls(links, row, model)
+        if described.get("sha256") != hash_json(described):
+            raise ValueError(f"{folder / NODE}: damaged: its SHA-256 differs from the one recorded")
+        check_files(folder, links.deployment, files)
+        return cls(links, row, model, addresses, settings)
+
+
+def hash_json(described: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of all entries of a JSON object but that which holds it."""
+    rest = {name: value for name, value in described.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def check_files(folder: Path, deployment: str, files: Mapping[str, str]) -> None:
+    """Raise ValueError if a file is not that of the deployment, as after a delivery that was interrupted."""
+    for name, digest in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing; deliver the folder again")
+        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            raise ValueError(f"{path}: damaged, or not of deployment {deployment}; deliver the folder again")
 
 
 def check_folder(folder: Path) -> None:
     """Raise PermissionError if others than their owner may use the keys of a node's folder, or change its files."""
-    if os.name == "posix" and folder.is_dir():
-        for place in (folder, *(folder / name for name in OWNED if (folder / name).exists())):
-            mode = place.stat().st_mode & 0o777
-            if mode & 0o022:
-                raise PermissionError(
-                    f"{place} must be writable by its owner alone, as after chmod go-w, got the mode {mode:o}"
-                )
-    if (folder / "keys.json").is_file():
-        check_private(folder / "keys.json")
+    check_parent(folder)
+    check_owner(folder, *(folder / name for name in OWNED))
+    check_owner(*(folder / name for name in SECRET), private=True)
 
 
 def check_one_model(deployments: Sequence[Deployment]) -> Model:
@@ -101,7 +148,7 @@ def check_one_model(deployments: Sequence[Deployment]) -> Model:
     return model
 
 
-# From a model file and a graph file to the folders of all nodes
+# From a model file and a graph file to what each node holds
 
 
 def resolve_model(model: Model | FilePath) -> Model:
@@ -127,12 +174,14 @@ def deploy(
 ) -> list[Deployment]:
     """Return what each node of a graph holds, to run a model together.
 
+    ``graphact-agents deploy`` writes it into folders, with addresses and settings.
+
     Args:
         model: a model file, as ``graphact.save`` writes it, or a :class:`Model`.
         graph: a graph file, as ``graphact.Graph.save`` writes it, or a shift operator; its weights are converted to the
             dtype of the model.
         epoch: number of the deployment; drawn at random when left out.
-        secret: 32 bytes from which the keys of the links are derived; drawn at random, and forgotten, when left out.
+        secret: 32 bytes from which the keys of the links are derived; drawn at random, and discarded, when left out.
 
     Raises:
         IncompatibleModelError: agents cannot run the model; the error names the part.
@@ -154,52 +203,16 @@ def deploy(
     if len(secret) != KEY_BYTES:
         raise ValueError(f"secret must have {KEY_BYTES} bytes, got {len(secret)}")
     weights, listeners = operator.weight.astype(plain.dtype), operator.heard_by()
+    names = plain.node_names or ("",) * operator.num_nodes
+    if len(names) != operator.num_nodes:
+        raise ValueError(
+            f"graph must have the {len(names)} nodes that the model has a scaling for, got {operator.num_nodes}"
+        )
     nodes = []
     for i in range(operator.num_nodes):
         entries = slice(operator.rowptr[i], operator.rowptr[i + 1])
         hears, heard_by = operator.hears(i), listeners[i]
         keys = {j: link_key(secret, i, j) for j in sorted({*hears, *heard_by})}
-        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]))
+        row = ShiftRow(hears, weights[entries], float(operator.diagonal[i]), names[i])
         nodes.append(Deployment(Links(i, epoch, hears, heard_by, keys), row, plain))
     return nodes
-
-
-def split(
-    model: Model | FilePath,
-    graph: ShiftOperator | FilePath,
-    out: str | os.PathLike[str],
-    *,
-    epoch: int | None = None,
-    addresses: Sequence[Address | str] | None = None,
-    tls: bool | None = None,
-) -> list[Path]:
-    """Write one folder for each node, ``out/node-0`` and so on; see :class:`~graphact_agents.Deployment`.
-
-    Args:
-        model: the model, as in :func:`deploy`.
-        graph: the graph, likewise.
-        out: folder for the folders.
-        epoch: number of the deployment; drawn at random when left out.
-        addresses: where each node is reached; a node is given its own and those of its neighbours.
-        tls: make a certificate for each node, which names the host of its address. None does so if there are addresses
-            and the package cryptography.
-
-    Raises:
-        FileExistsError: ``out`` holds nodes already; their keys and run numbers must not be mixed with new ones.
-    """
-    operator = resolve_graph(graph)
-    if any(Path(out).glob("node-*")):
-        raise FileExistsError(f"{out} holds nodes already; choose another folder")
-    if addresses is not None and len(addresses) != operator.num_nodes:
-        raise ValueError(f"addresses must be {operator.num_nodes}, one for each node, got {len(addresses)}")
-    places = [each if isinstance(each, Address) else Address.parse(each) for each in addresses or ()]
-    folders = []
-    for deployment in deploy(model, operator, epoch=epoch):
-        folders.append(Path(out) / f"node-{deployment.node}")
-        deployment.save(folders[-1])
-        if places:
-            neighbors = {j: places[j] for j in deployment.links.neighbors}
-            Addresses(places[deployment.node], neighbors).save(folders[-1])
-    if places and (can_make_certificates() if tls is None else tls):
-        make_certificates(folders, [place.host for place in places])
-    return folders

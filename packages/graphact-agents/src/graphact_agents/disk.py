@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import stat
 import struct
 import tempfile
 import tokenize
@@ -13,6 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on POSIX
+    fcntl = None  # type: ignore[assignment]
 
 READ_ERRORS = (
     ArithmeticError,
@@ -98,7 +104,7 @@ def sync(path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file of a node's folder."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; graphact-agents split writes it")
+        raise FileNotFoundError(f"{path} is missing; graphact-agents deploy writes it")
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -126,14 +132,35 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
     return array
 
 
-def check_private(path: Path) -> None:
-    """Raise PermissionError if others than the owner of a file may use it."""
-    mode = path.stat().st_mode & 0o777
-    if os.name == "posix" and mode & 0o077:
-        raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
+def check_owner(*paths: Path, private: bool = False) -> None:
+    """Raise PermissionError if others than their owner may change files, or even read those that are ``private``."""
+    for path in (path for path in paths if os.name == "posix" and path.exists()):
+        mode = path.stat().st_mode & 0o777
+        if private and mode & 0o077:
+            raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
+        if mode & 0o022:
+            raise PermissionError(
+                f"{path} must be writable by its owner alone, as after chmod go-w, got the mode {mode:o}"
+            )
+
+
+def check_parent(folder: Path) -> None:
+    """Raise PermissionError if everybody may put another folder into the place of this one."""
+    parent = folder.resolve().parent
+    if os.name == "posix" and parent.is_dir() and parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        raise PermissionError(f"{parent} must not be writable by everybody, as after chmod o-w: {folder.name} is in it")
+
+
+def lock(file: int, reason: str) -> None:
+    """Lock an open file until it is closed or the process ends, however it does; OSError if another has it."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OSError(reason) from error
 
 
 def one_line(reason: object) -> str:
-    """Return the text of an error without line breaks, cut where it is long."""
-    text = " ".join(str(reason).split())
+    """Return the text of an error without line breaks and what a terminal would obey, cut where it is long."""
+    text = "".join(each if each.isprintable() else "?" for each in " ".join(str(reason).split()))
     return text if len(text) <= 500 else f"{text[:500]}..."

@@ -2,7 +2,8 @@
 
 import os
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,15 @@ class ShiftOperator:
             for j in self.hears(i):
                 listeners[j].append(i)
         return [tuple(each) for each in listeners]
+
+    def among(self, nodes: Collection[int]) -> "ShiftOperator":
+        """Return the operator without the edges from and to all other nodes; their rows stay, and are empty."""
+        is_there = np.isin(np.arange(self.num_nodes), list(nodes))
+        row = np.repeat(np.arange(self.num_nodes), np.diff(self.rowptr))
+        kept = is_there[row] & is_there[self.col]
+        counts = np.bincount(row[kept], minlength=self.num_nodes)
+        rowptr = np.concatenate([[0], np.cumsum(counts)])
+        return replace(self, rowptr=rowptr, col=self.col[kept], weight=self.weight[kept])
 
 
 def build_operator(row: Array, col: Array, weight: Array, num_nodes: int) -> ShiftOperator:

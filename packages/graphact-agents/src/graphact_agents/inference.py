@@ -106,6 +106,36 @@ def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array
     return out
 
 
+def run_standardize(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
+    """Scale readings; with the mask, a missing one is 0, and features follow that tell which are present."""
+    yield from ()
+    mean, std = find_scaling(layer, row)
+    windows = x.reshape(*x.shape[:-1], layer.settings["window"], len(mean))
+    scaled: Array = ((windows - mean) / std).reshape(x.shape)
+    if not layer.settings["mask"]:
+        return scaled
+    is_missing = np.isnan(x)
+    return np.concatenate([np.where(is_missing, x.dtype.type(0), scaled), (~is_missing).astype(x.dtype)], axis=-1)
+
+
+def run_rescale(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
+    """Give outputs in the units of the targets."""
+    yield from ()
+    mean, std = find_scaling(layer, row)
+    return x * std + mean
+
+
+def find_scaling(layer: ModelLayer, row: ShiftRow) -> tuple[Array, Array]:
+    """Return mean and standard deviation ``(F,)`` at a node."""
+    nodes, mean, std = layer.settings["nodes"], layer.arrays["mean"], layer.arrays["std"]
+    if nodes is None:
+        return mean, std
+    if row.name not in nodes:
+        raise ValueError(f"the model has no scaling for the node {row.name!r}: train it with that node's readings")
+    place = nodes.index(row.name)
+    return mean[place], std[place]
+
+
 def run_activation(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Apply a named activation: ``max-k``, or ``mixture-ga``, a hop mixture of several functions."""
     program = run_max_k if layer.settings["function"] == "max-k" else run_hop_mixture
@@ -129,6 +159,8 @@ PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
     "pointwise": run_pointwise,
     "hop-mixture": run_hop_mixture,
     "activation": run_activation,
+    "standardize": run_standardize,
+    "rescale": run_rescale,
 }
 """Programs by the kind of a layer."""
 

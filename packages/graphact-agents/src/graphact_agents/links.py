@@ -45,8 +45,8 @@ class Links:
             raise ValueError(f"keys must have {KEY_BYTES} bytes")
 
     @property
-    def epoch_name(self) -> str:
-        """As operators see it, in hexadecimal."""
+    def deployment(self) -> str:
+        """The number of the deployment as operators see it, in hexadecimal."""
         return f"{self.epoch:016x}"
 
     @cached_property
@@ -82,11 +82,13 @@ class ShiftRow:
         hears: the neighbours, ascending.
         weights: S_ij for each of them, in the dtype of the computation.
         diagonal: S_ii.
+        name: the name of the node in a model that has a scaling for each node.
     """
 
     hears: tuple[int, ...]
     weights: Array
     diagonal: float
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.weights.shape != (len(self.hears),) or not np.isfinite(self.weights).all():

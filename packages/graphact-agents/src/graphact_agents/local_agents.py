@@ -13,7 +13,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from graphact_agents.addresses import free_addresses
+from graphact_agents.disk import write_atomically
 from graphact_agents.messages import Array
+from graphact_agents.network import NETWORK_NAME, NetworkFile
+from graphact_agents.network_folder import deploy_network, init_network
 
 Event = dict[str, Any]
 
@@ -144,6 +148,24 @@ class LocalAgents:
             if process.wait() not in self._accepted:
                 raise RuntimeError(f"the agent of node {i} ended with exit code {process.returncode}")
         return events
+
+
+def deploy_locally(
+    model: Path, graph: Path, out: Path, addresses: Sequence[object] | None = None, **settings: object
+) -> Sequence[Path]:
+    """Write the folders of the nodes of a network on this machine, with the settings of all, and return them.
+
+    The operator's folder is ``out`` with ``.network`` after its name. Without addresses nodes are given free ports.
+    """
+    network = out.with_name(f"{out.name}.network")
+    if not network.exists():
+        init_network(model, graph, network)
+    file = NetworkFile.load(network / NETWORK_NAME)
+    places = dict(zip(file.nodes, addresses or free_addresses(len(file.nodes)), strict=True))
+    lines = ["[network]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
+    lines += [f'[nodes.{node}]\naddress = "{address}"' for node, address in places.items()]
+    write_atomically(network / NETWORK_NAME, "\n".join(lines).encode(), mode=0o600)
+    return deploy_network(network, out).folders
 
 
 def write_all(stream: IO[bytes], content: bytes) -> None:

@@ -2,7 +2,8 @@
 
 A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
 one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the end of the log gives the run numbers
-that are used up.
+that are used up. They are those of one deployment, which the first line names: another one has other keys or another
+number in all messages, and begins with a log of its own.
 """
 
 import errno
@@ -12,13 +13,9 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # not on POSIX
-    fcntl = None  # type: ignore[assignment]
-
-from graphact_agents.disk import explain, sync
+from graphact_agents.disk import explain, lock, sync
 
 LOG_NAME = "log.jsonl"
 """In the folder of a node; the one before has .1 after it."""
@@ -66,7 +63,7 @@ class UsedRuns:
     spans: list[Span] = field(default_factory=list)
 
     MAX_GAP = 16
-    """Runs that a node may leave out without a new span."""
+    """Runs that a node may leave out without a new span, or take into use by a record that is damaged."""
     MAX_SPANS = 4
     """More spans than this become fewer: what lies between the lowest two counts as used."""
 
@@ -117,44 +114,68 @@ class FileLog:
 
     Args:
         path: the file; it is continued if it is there, and a line that a crash cut off is removed.
+        deployment: the name of the deployment whose runs it holds. The log of another one is put aside.
         durable: wait for the disk as well, so that records also survive a power failure.
         max_bytes: when a run begins and the file is larger, it becomes ``path.1`` and a new one is begun.
 
     Attributes:
         last_run: the run number that was last taken into use, -1 if none was.
         used: the run numbers that are used up.
+        damaged: how many lines of its end are not records; they are left out.
 
     Raises:
-        ValueError: the end of the file holds something else than records.
+        ValueError: there are lines, and none of the last is a record.
         OSError: another agent has the file open.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, durable: bool = False, max_bytes: int = 64 * 2**20) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        deployment: str = "",
+        *,
+        durable: bool = False,
+        max_bytes: int = 64 * 2**20,
+    ) -> None:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._older = self.path.with_name(self.path.name + ".1")
+        self._head = b'{"deployment": %s}\n' % json.dumps(deployment).encode() if deployment else b""
         self._file = self._open()  # and locked, before it is repaired
         try:
-            records, is_whole = read_end(self.path)
-            if is_whole and self._older.exists():
-                older, is_whole = read_end(self._older)
-                records = [*older, *records]
-            else:
-                is_whole = is_whole and not self._older.exists()
+            if not self._is_mine(self.path):
+                self._put_aside()
+            ends = [read_end(self.path)]
+            if ends[0].is_whole and self._is_mine(self._older):
+                ends.insert(0, read_end(self._older))
         except BaseException:
             os.close(self._file)
             raise
-        self.last_run, self.used = used_runs(records, is_whole=is_whole)
+        is_whole = all(end.is_whole for end in ends)
+        self.damaged = sum(end.damaged for end in ends)
+        self.last_run, self.used = used_runs([each for end in ends for each in end.records], is_whole=is_whole)
+        if ends[-1].is_torn:  # a number may have been taken into use by the last record
+            self.used.add(self.last_run + UsedRuns.MAX_GAP)
+
+    def _is_mine(self, path: Path) -> bool:
+        """Return whether a file may hold runs of this deployment; one whose first line is damaged may."""
+        if not path.exists():
+            return False
+        with path.open("rb") as stream:
+            head = stream.readline(TAIL_BYTES)
+        try:
+            named = json.loads(head).get("deployment", "") if head else None
+        except (ValueError, RecursionError, AttributeError):
+            return True
+        return not named or not self._head or head == self._head
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
         file = os.open(self.path, APPEND, 0o644)
-        if fcntl is not None:  # freed when the process ends, however it does
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                os.close(file)
-                raise OSError(f"{self.path} is in use by another agent; one folder is for one agent") from error
+        try:
+            lock(file, f"{self.path} is in use by another agent; one folder is for one agent")
+        except OSError:
+            os.close(file)
+            raise
         if self.durable:
             sync(self.path.parent)
         return file
@@ -173,6 +194,7 @@ class FileLog:
             used = str(list(record.used)).encode()
             line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
         size = os.fstat(self._file).st_size
+        line = line if size else self._head + line
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -209,23 +231,34 @@ def used_runs(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int,
     """
     last, used = -1, UsedRuns()
     for record in records:
-        if isinstance(record, Began):
-            if record.spans:
-                used = UsedRuns(list(record.spans))
-            elif not used.spans and not is_whole:
-                used = UsedRuns([(0, record.run)])
-            else:
-                used.add(record.run)
-            last = record.run
-        elif not used.spans:
-            last = record.run
+        if isinstance(record, Began) and record.spans:
+            used = UsedRuns(list(record.spans))
+        elif not used.spans and not is_whole:
+            used = UsedRuns([(0, record.run)])
+        elif isinstance(record, Began) or record.run != last:  # the record of its beginning was damaged
+            used.add(record.run)
+        last = record.run
     return last, used
 
 
-def read_end(path: Path) -> tuple[list[Record], bool]:
-    """Return the last records of a log, and whether they are all; what a crash cut off is removed from the file."""
-    if not path.exists():
-        return [], True
+class LogEnd(NamedTuple):
+    """The last records of a log.
+
+    Attributes:
+        records: all that can be read.
+        is_whole: whether they are from the beginning on.
+        damaged: how many lines cannot be read.
+        is_torn: whether the last of them is such a line.
+    """
+
+    records: list[Record]
+    is_whole: bool
+    damaged: int
+    is_torn: bool
+
+
+def read_end(path: Path) -> LogEnd:
+    """Return the last records of a log; what a crash cut off is removed from the file."""
     with path.open("rb+") as stream:
         size = stream.seek(0, os.SEEK_END)
         begin = max(0, size - TAIL_BYTES)
@@ -237,20 +270,36 @@ def read_end(path: Path) -> tuple[list[Record], bool]:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
     lines = content[:kept].split(b"\n")[bool(begin) : -1]  # the first may be cut
-    at = [f"line {len(lines) - i} from the end" if begin else f"line {i + 1}" for i in range(len(lines))]
-    return [parse_record(line, f"{path}: {where}") for line, where in zip(lines, at, strict=True)], begin == 0
+    records: list[Record] = []
+    reasons: list[ValueError] = []
+    is_torn = False
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = parse_record(line, f"{path}: {'a line near its end' if begin else f'line {number}'}")
+            records += [] if record is None else [record]
+            is_torn = False
+        except ValueError as error:
+            reasons.append(error)
+            is_torn = True
+    if reasons and not records:
+        raise reasons[0]
+    return LogEnd(records, begin == 0, len(reasons), is_torn)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
     """The records of a log file, without a last line that a crash cut off; ValueError if a line is not a record."""
     for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
-        yield parse_record(line, f"{path}: line {number}")
+        record = parse_record(line, f"{path}: line {number}")
+        if record is not None:
+            yield record
 
 
-def parse_record(line: bytes, where: str) -> Record:
-    """Return the record in a line; ValueError if it is none."""
+def parse_record(line: bytes, where: str) -> Record | None:
+    """Return the record in a line, None for that which names the deployment; ValueError if it is neither."""
     try:
         entry = json.loads(line)
+        if list(entry) == ["deployment"]:
+            return None
         run, present = entry["run"], entry.get("present")
         if "used" in entry:
             numbers = (run, entry["round"], *entry["used"])

@@ -197,7 +197,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     if not hmac.compare_digest(authenticate(datagram[:end], key, b"" if greets else digest), datagram[end:]):
         raise RejectedError("forged")
     if at != epoch:
-        raise RejectedError("other_epoch")
+        raise RejectedError("other_epoch", sender if greets else -1)
     content = datagram[start:end]
     if carries:
         payload = Payload(code, shape, content)

@@ -197,6 +197,23 @@ def decode_activation(settings: Mapping[str, Any], arrays: Mapping[str, Array]) 
     return ModelLayer("activation", settings, arrays, hops + 1, features, features, operations)
 
 
+def decode_standardize(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode the scaling of readings: ``mean`` and ``std`` ``(F,)``, or ``(N, F)`` with a row for each of ``nodes``."""
+    check_settings(settings, {"nodes": (list, type(None)), "window": int, "mask": bool})
+    features, window = check_scaling(settings["nodes"], arrays), settings["window"]
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    inputs = window * features
+    return ModelLayer("standardize", settings, arrays, 0, inputs, 2 * inputs if settings["mask"] else inputs)
+
+
+def decode_rescale(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
+    """Decode the scaling of outputs, with arrays as that of readings."""
+    check_settings(settings, {"nodes": (list, type(None))})
+    features = check_scaling(settings["nodes"], arrays)
+    return ModelLayer("rescale", settings, arrays, 0, features, features)
+
+
 DECODERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Array]], ModelLayer]] = {
     "filter": decode_filter,
     "adaptive-filter": decode_adaptive_filter,
@@ -204,6 +221,8 @@ DECODERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Array]], ModelLaye
     "pointwise": decode_pointwise,
     "hop-mixture": decode_hop_mixture,
     "activation": decode_activation,
+    "standardize": decode_standardize,
+    "rescale": decode_rescale,
 }
 """Decoders by the kind of a layer."""
 
@@ -239,6 +258,20 @@ def check_constants(operation: NeighborhoodFunction, constants: Mapping[str, Any
     numbers = all(type(value) in (int, float) and np.isfinite(value) for value in constants.values())
     if not {*constants} <= {*operation.parameters} or not numbers:
         raise ValueError(f"the parameters of {operation.name!r} must be {list(operation.parameters)}, got {constants}")
+
+
+def check_scaling(nodes: Sequence[Any] | None, arrays: Mapping[str, Array]) -> int:
+    """Return the number of features of a scaling; raise ValueError if nodes and arrays do not fit together."""
+    check_shapes(arrays, {"mean": (1, 2), "std": (1, 2)})
+    mean, std = arrays["mean"], arrays["std"]
+    if nodes is not None and not (nodes and all(type(name) is str for name in nodes) and len({*nodes}) == len(nodes)):
+        raise ValueError(f"nodes must be different names, or null, got {nodes!r:.60}")
+    expected = (mean.shape[-1],) if nodes is None else (len(nodes), mean.shape[-1])
+    if not mean.shape == std.shape == expected:
+        raise ValueError(f"mean and std must have the shape {expected}, got {mean.shape} and {std.shape}")
+    if not (np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()):
+        raise ValueError("mean must hold finite numbers, and std positive ones")
+    return int(mean.shape[-1])
 
 
 def check_bias(arrays: Mapping[str, Array], outputs: int) -> None:
@@ -386,6 +419,28 @@ class Model:
     def in_features(self) -> int | None:
         """The features of the input; None if any number will do."""
         return next((layer.in_features for layer in self.layers if layer.in_features is not None), None)
+
+    @property
+    def readings(self) -> ModelLayer | None:
+        """The layer that scales readings of a sensor, if the model begins with one."""
+        return self.layers[0] if self.layers and self.layers[0].kind == "standardize" else None
+
+    @property
+    def window(self) -> int:
+        """The number of readings that are one input, the newest first."""
+        return 1 if self.readings is None else int(self.readings.settings["window"])
+
+    @property
+    def takes_missing(self) -> bool:
+        """True if NaN in the input stands for a missing reading."""
+        return self.readings is not None and bool(self.readings.settings["mask"])
+
+    @property
+    def node_names(self) -> tuple[str, ...] | None:
+        """The names of the nodes that the model has a scaling of their own for, in the order of its rows."""
+        scaled = [layer.settings["nodes"] for layer in self.layers if layer.kind in ("standardize", "rescale")]
+        named = [tuple(names) for names in scaled if names is not None]
+        return named[0] if named else None
 
     @property
     def rounds(self) -> int:

@@ -40,6 +40,11 @@ def load_model(path: str | os.PathLike[str]) -> Model:
 
 def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model so that :func:`load_model` and ``graphact.load`` can read it."""
+    write_atomically(Path(path), model_bytes(model))
+
+
+def model_bytes(model: Model) -> bytes:
+    """Return the content of the file of a model."""
     from safetensors.numpy import save
 
     tensors = {name: np.asarray(value, order="C") for name, value in model.parameters.items()}
@@ -47,7 +52,7 @@ def save_model(model: Model, path: str | os.PathLike[str]) -> None:
     header |= {"config": dict(model.config), "layers": list(model.description), "frozen": list(model.frozen)}
     header["sha256"] = {name: hash_tensor(tensor) for name, tensor in tensors.items()}
     header["header_sha256"] = hash_header(header)
-    write_atomically(Path(path), save(tensors, metadata={FORMAT: json.dumps(header, sort_keys=True)}))
+    return save(tensors, metadata={FORMAT: json.dumps(header, sort_keys=True)})
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -54,9 +54,16 @@ DIFFERS = "its model, slot, period, origin or dynamic differs from that of this 
 OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact"
 ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
+CATCH_UP = 16
+"""Runs by which a node goes beyond what a majority of its neighbours announced, towards those that are further."""
+RECENT_SECONDS, RECENT_SLOTS = 2.0, 20
+"""Time for which the announcement of a neighbour counts; whichever is longer."""
 NOT_FINITE = "its value is not finite"
+OTHER_DEPLOYMENT = "it is of another deployment"
 NOT_LOGGED = "the run is not logged"
 """Beginning of the failure of a run whose neighbours could not be logged, as on a full disk."""
+TOLD = {"not_finite": NOT_FINITE, "other_version": OTHER_VERSION, "other_epoch": OTHER_DEPLOYMENT}
+"""Reasons of rejections that an operator should hear of, with the neighbour."""
 NO_DIGEST = "its greeting has no digest of model and settings"
 
 
@@ -77,7 +84,8 @@ class Node:
     Attributes:
         links: the neighbours of the run in progress, or of the next one.
         run: the number of the run in progress or of the last one; -1 before the first.
-        latest_heard: the highest run that a neighbour is known to have begun; -1 if none.
+        latest_heard: the run that neighbours have begun, as far as a majority of those heard recently vouches for it;
+            -1 if none was heard. One neighbour alone takes a node at most 16 runs beyond the others.
         welcomed_by: the neighbours that answered the last greeting.
         refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
         last_heard: when a neighbour was last heard, by neighbour; a message that may be a recording does not count.
@@ -113,6 +121,9 @@ class Node:
         self._meets = False  # whether neighbours differ from run to run
         self._announced: dict[int, deque[int]] = {j: deque(maxlen=ANNOUNCED) for j in links.neighbors}
         self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
+        self._begun: dict[
+            int, tuple[int, float]
+        ] = {}  # the highest run that a neighbour has begun, and when it said so
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -193,8 +204,8 @@ class Node:
                 self._on_greeting(message, now)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
-            if rejected.reason == "other_version":
-                self.refusals[rejected.sender] = OTHER_VERSION
+            if rejected.sender in self.permitted.keys and rejected.reason in TOLD:
+                self.refusals[rejected.sender] = TOLD[rejected.reason]
 
     def advance(self, now: float) -> None:
         """Close rounds whose time is over, and ask again for what is missing."""
@@ -313,8 +324,8 @@ class Node:
             self.refusals.pop(message.sender, None)
         except RejectedError as rejected:
             self.counters.count(rejected.reason)
-            if rejected.reason == "not_finite":
-                self.refusals[message.sender] = NOT_FINITE
+            if rejected.reason in TOLD:
+                self.refusals[message.sender] = TOLD[rejected.reason]
             return rejected.reason != "duplicate"
         return True
 
@@ -402,7 +413,12 @@ class Node:
     def _believe(self, sender: int, run: int, now: float) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
         self._check_ahead(sender, run, now)
-        self.latest_heard = max(self.latest_heard, run)
+        recent = now - max(RECENT_SECONDS, RECENT_SLOTS * self.timing.slot)
+        self._begun = {j: told for j, told in self._begun.items() if told[1] >= recent}
+        self._begun[sender] = max(run, self._begun.get(sender, (run, now))[0]), now
+        begun = sorted((told for told, _ in self._begun.values()), reverse=True)
+        by_majority = begun[len(begun) // 2]
+        self.latest_heard = min(begun[0], max(by_majority, self.run) + CATCH_UP)
 
     def _check_ahead(self, sender: int, run: int, now: float) -> None:
         """Raise RejectedError if the run of a neighbour cannot be true."""

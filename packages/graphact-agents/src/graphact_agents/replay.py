@@ -88,6 +88,12 @@ def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered
         return np.einsum("nf,of->no", x, arrays["weight"]) + arrays.get("bias", 0)
     if layer.kind == "pointwise":
         return _pointwise(layer, x)
+    if layer.kind == "standardize":
+        mean, std = (np.tile(arrays[name], settings["window"]) for name in ("mean", "std"))
+        scaled, is_missing = (x - mean) / std, x != x
+        return np.hstack([np.where(is_missing, 0, scaled), 1 - is_missing]) if settings["mask"] else scaled
+    if layer.kind == "rescale":
+        return arrays["mean"] + arrays["std"] * x
     if layer.kind in ("filter", "adaptive-filter"):
         out = x @ arrays["taps"][0]
         for k, tap in enumerate(arrays["taps"][1:]):

@@ -57,10 +57,8 @@ class Limits:
         pending_messages: values of later rounds kept for each neighbour.
         pending_bytes: the same in bytes, for each neighbour.
         archive_bytes: own values of this run and the one before, kept for neighbours that ask again.
-        run_jump: how far ahead of its own run a neighbour may be to be believed. Without a clock a node goes on with
-            the run that its neighbours are in, so a captured one could drive all numbers to their end at once. The
-            default lets a node join that has been away for 136 years of one run a second (or 16 months of 100), and
-            2^31 jumps of it lie between a network and the end of its numbers.
+        run_jump: how far ahead of its own run a neighbour may be to be believed at all. The default lets a node join
+            that has been away for 136 years of one run a second (or 16 months of 100).
     """
 
     runs_ahead: int = 2

@@ -44,10 +44,12 @@ class Signals(ABC):
     Attributes:
         neighbors: the neighbours in the run whose signal was taken last, where the signal named them.
         numbered: whether signals belong to runs, so that a missing one will never come.
+        missing: the reason why the signal that was taken last holds no reading, if it does not.
     """
 
     neighbors: tuple[int, ...] | None = None
     numbered: bool = False
+    missing: str = ""
 
     def prepare(self, start: float, now: float, run: int) -> None:  # noqa: B027, most sources have nothing to prepare
         """Called now and then before a run that begins at ``start``."""
@@ -68,7 +70,8 @@ class FileSignals(Signals):
     """Entry r of a file is the signal of run r, so a restarted node goes on where the others are.
 
     The file is ``.npy`` with an array ``(runs, ..., F)``, or text with one JSON array for each run. An entry with NaN
-    or infinity is a measurement that is missing: there is no signal for its run. Whatever else is none is refused.
+    or infinity is a measurement that is missing: there is no signal for its run, unless the model takes missing
+    readings. Whatever else is none is refused.
     """
 
     numbered = True
@@ -266,14 +269,16 @@ def parse(source: str, text: str, model: Model) -> Array:
     """A signal written as a JSON array; a single number is a signal of one feature."""
     try:
         value = np.atleast_1d(np.array(json.loads(text)))
-    except (ValueError, RecursionError) as error:
+        if value.dtype == object and model.takes_missing:  # null is a missing reading
+            value = value.astype(float)
+    except (ValueError, TypeError, RecursionError) as error:
         raise NoSignal(f"{source} must hold a JSON array of numbers, got {text.strip()[:60]!r}") from error
     return check_signal(source, value, model)
 
 
 def check_signal(source: str, value: Any, model: Model) -> Array:
     """A signal of finite numbers in the dtype of the model; NoSignal if it is none: a broken sensor stops no node."""
-    wanted = model.in_features
+    wanted = None if model.in_features is None else model.in_features // model.window
     if value.dtype.kind not in "fiu" or value.ndim < 1 or wanted not in (None, value.shape[-1]):
         shape = f"(..., {wanted or 'F'})"
         raise NoSignal(f"{source}: a signal must be numbers of shape {shape}, got {value.dtype} of shape {value.shape}")
@@ -281,13 +286,15 @@ def check_signal(source: str, value: Any, model: Model) -> Array:
         expected = f"at most {MAX_DIMENSIONS} dimensions, none of them 0"
         raise NoSignal(f"{source}: a signal must have {expected}, got the shape {value.shape}")
     *batch, features = value.shape
-    longest = max((datagram_bytes((*batch, each), model.dtype) for each in model.widths(features)), default=0)
+    widths = model.widths(features * model.window)
+    longest = max((datagram_bytes((*batch, each), model.dtype) for each in widths), default=0)
     if longest > MAX_DATAGRAM:
         made = f"messages of {longest} bytes, and one holds {MAX_DATAGRAM}"
         raise NoSignal(f"{source}: a signal of shape {value.shape} makes {made}: use smaller batches")
     with np.errstate(over="ignore"):
         signal = np.asarray(value, model.dtype)
-    if not np.isfinite(signal).all():
+    bad = np.isinf(signal) if model.takes_missing else ~np.isfinite(signal)
+    if bad.any():
         what = f" in {model.dtype}" if np.isfinite(value).all() else ""
-        raise NotFinite(f"{source}: a signal must be finite{what}, got {signal[~np.isfinite(signal)][0]}")
+        raise NotFinite(f"{source}: a signal must be finite{what}, got {signal[bad][0]}")
     return signal

@@ -108,7 +108,7 @@ class Status:
     """
 
     node: int
-    epoch: str
+    deployment: str
     transport: str
     run: int
     alive: bool

@@ -141,7 +141,7 @@ def metrics(status: Status) -> bytes:
             family.add_metric([node, str(key)] if label else [node], float(value))
         families.append(family)
 
-    about = {"epoch": status.epoch, "transport": status.transport, "encrypted": str(status.encrypted).lower()}
+    about = {"deployment": status.deployment, "transport": status.transport, "encrypted": str(status.encrypted).lower()}
     families.append(InfoMetricFamily("graphact_agent", "What this agent is.", {"node": node, **about}))
     add(Gauge, "agent_alive", "1 while the agent goes round its loop in time.", status.alive)
     add(Gauge, "agent_healthy", "1 while an operator has nothing to look at.", status.healthy)
@@ -200,7 +200,8 @@ def fetch_status(address: Address, timeout: float = 2.0) -> dict[str, Any]:
 
 def is_status(content: Any) -> bool:
     """Return whether JSON is what :meth:`Status.to_json` writes, as far as others rely on it."""
-    kinds = {"node": int, "run": int, "alive": bool, "counters": dict, "peers": dict, "trouble": list}
+    kinds = {"node": int, "deployment": str, "run": int, "alive": bool}
+    kinds |= {"counters": dict, "peers": dict, "trouble": list}
     if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
         return False
     counters, peers = content["counters"], content["peers"].values()

@@ -14,7 +14,7 @@ import numpy as np
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Timing
-from graphact_agents.addresses import Addresses, free_addresses
+from graphact_agents.addresses import free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.messages import GREETINGS, NOTHING, Kind, Message, Payload, encode
 from support.on_agents import split
@@ -124,7 +124,7 @@ class Captured:
     def __init__(self, folder, slot=0.18, origin=0.0, period=0.0):
         self.deployment = Deployment.load(folder)
         self.links = self.deployment.links
-        self.addresses = Addresses.load(folder, self.links.neighbors)
+        self.addresses = self.deployment.reached
         schedule = Clocked(origin, period) if period else BackToBack(origin)
         agent = Agent(self.deployment, None, MemoryLog(), None, schedule, print, Timing(slot=slot))
         self.digest = agent.node.digest

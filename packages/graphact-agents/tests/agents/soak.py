@@ -7,6 +7,7 @@ python packages/graphact-agents/tests/agents/soak.py --seed 4711       one of th
 import argparse
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -184,17 +185,21 @@ def main(arguments=None):
     parser.add_argument("--first", type=int, default=0, help="number of the first one (default: 0)")
     parser.add_argument("--seed", type=int, help="this one only, and say what happened")
     options = parser.parse_args(arguments)
+    from agents.rollouts import check_rollout  # which takes networks and faults from here
+
     torch.set_num_threads(1)
     if options.seed is not None:
         case = scenario(options.seed)
         print(f"{case.graph}\n{case.model}\n{case.faults}\n{case.timing}\n{case.limits}")  # noqa: T201
         outcome = check(case).outcome
         print(f"{outcome.counters}\n{outcome.network}\ncrashes: {outcome.crashes}")  # noqa: T201
+        print(f"rollout into another deployment: {check_rollout(options.seed)}")  # noqa: T201
         return 0
-    begun, used, missed, crashes = time.perf_counter(), 0, 0, 0
+    begun, used, missed, crashes, rollouts = time.perf_counter(), 0, 0, 0, Counter()
     for seed in range(options.first, options.first + options.seeds):
         try:
             outcome = check(scenario(seed)).outcome
+            rollouts.update(check_rollout(seed))
         except Exception as error:
             print(f"\nseed {seed} fails: {type(error).__name__}: {error}")  # noqa: T201
             print(f"again: python packages/graphact-agents/tests/agents/soak.py --seed {seed}")  # noqa: T201
@@ -205,7 +210,9 @@ def main(arguments=None):
             print(f"{seed + 1 - options.first} seeds, {time.perf_counter() - begun:.0f} s", flush=True)  # noqa: T201
     print(  # noqa: T201
         f"{options.seeds} seeds hold: {used + missed} links awaited, {missed / max(1, used + missed):.1%} missed, "
-        f"{crashes} crashes, every result within {TOLERANCE} of the replay, none past its deadline"
+        f"{crashes} crashes, every result within {TOLERANCE} of the replay, none past its deadline;\n"
+        f"rollouts: {rollouts['results']} results, {rollouts['after']} of them in another deployment, "
+        f"{rollouts['other_epoch']} authentic messages of the other one refused"
     )
     return 0
 

@@ -79,16 +79,18 @@ def test_a_simulation(files):
 
 
 def test_six_nodes_over_udp(files):
-    """Split and run from the files alone: the library's values to 1e-12."""
+    """Deployed and run from the files alone: the library's values to 1e-12."""
     folder, x, expected = files
     nodes = "".join(f'[nodes.{i}]\naddress = "{each}"\n' for i, each in enumerate(free_addresses(6)))
-    (folder / "network.toml").write_text(nodes)
-    words = ["split", "model.safetensors", "graph.npz", "--out", "nodes", "--network", "network.toml", "--no-tls"]
-    assert alone(COMMAND, *words, stdout=subprocess.PIPE, cwd=folder).communicate(timeout=60)[0].startswith(b"6 nodes")
+    for words in (["init", "model.safetensors", "graph.npz", "--out", "network"], ["deploy", "network", "--out", "n"]):
+        process = alone(COMMAND, *words, stdout=subprocess.PIPE, cwd=folder)
+        assert process.communicate(timeout=60)[0]
+        assert process.returncode == 0
+        (folder / "network" / "network.toml").write_text(nodes)
     processes = []
     for i in range(6):
         np.save(folder / f"x-{i}.npy", x[:, i])
-        run = ["run", f"nodes/node-{i}", "--transport", "udp", "--period", "0", "--slot", "10"]
+        run = ["run", f"n/node-{i}", "--period", "0", "--slot", "10"]
         words = [*run, "--signals", f"x-{i}.npy"]
         processes.append(alone(COMMAND, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder))
     for i, process in enumerate(processes):

@@ -1,4 +1,4 @@
-"""graphact-agents split and simulate, as a user meets them."""
+"""graphact-agents init, deploy and simulate, as a user meets them."""
 
 import re
 
@@ -36,16 +36,16 @@ def test_the_version_is_that_of_the_package(capsys):
     assert capsys.readouterr().out == f"graphact-agents {graphact_agents.__version__}\n"
 
 
-def test_split(files, tmp_path, capsys):
-    out = tmp_path / "nodes"
-    assert main(["split", *files, "--out", str(out)]) == 0
-    printed = capsys.readouterr().out
+def test_init_and_deploy(files, tmp_path, capsys):
+    network, out = str(tmp_path / "network"), tmp_path / "nodes"
+    assert main(["init", *files, "--out", network]) == 0
     graph = GRAPHS["random"]()
-    assert f"9 nodes, {graph.num_edges} directed edges" in printed
-    assert f"10 rounds, {10 * graph.num_edges} messages" in printed
+    assert f"10 rounds, {10 * graph.num_edges} messages" in capsys.readouterr().out
+    assert main(["deploy", network, "--out", str(out)]) == 0
+    assert "9 nodes, " in capsys.readouterr().out
     assert sorted(Deployment.load(folder).node for folder in out.iterdir()) == list(range(9))
-    assert main(["split", *files, "--out", str(out)]) == 2
-    assert "holds nodes already" in capsys.readouterr().err
+    assert main(["init", *files, "--out", network]) == 2
+    assert "is there already" in capsys.readouterr().err
 
 
 def test_simulate_without_faults(files, capsys):
@@ -107,7 +107,8 @@ def test_single_precision_models(tmp_path, files, capsys):
         (["simulate", "MODEL", "GRAPH", "--runs", "0"], "--runs must be at least 1, got 0"),
         (["simulate", "MODEL", "GRAPH", "--signals", "BAD"], "must hold numbers of shape (runs, ..., 9, F), got"),
         (["simulate", "MODEL", "GRAPH", "--batch", "3000"], "use smaller batches"),
-        (["split", "MODEL", "GRAPH", "--out", "/dev/null/x"], "/dev/null"),
+        (["init", "MODEL", "GRAPH", "--out", "/dev/null/x"], "/dev/null"),
+        (["deploy", "/dev/null", "--out", "x"], "/dev/null/network.toml is missing; graphact-agents init writes it"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, message, files, tmp_path, capsys):
@@ -119,7 +120,7 @@ def test_a_mistake_is_one_line(arguments, message, files, tmp_path, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["split", "x"]])
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["split", "x"], ["deploy", "x"]])
 def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)

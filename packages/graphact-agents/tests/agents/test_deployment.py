@@ -9,7 +9,7 @@ import torch
 
 import graphact
 import graphact_agents as agents
-from agents.networks import GRAPHS
+from agents.networks import GRAPHS, undirected
 from graphact import nn
 from graphact_agents import Deployment
 from support.on_agents import deploy, split
@@ -18,7 +18,7 @@ from support.on_agents import deploy, split
 @pytest.fixture
 def folders(tmp_path):
     model = nn.GCNN([1, 3], order=2, activation="kernel-ga", hops=2, learn_gamma=True).double()
-    return split(model, GRAPHS["line"](), tmp_path / "nodes", epoch=5)
+    return split(model, GRAPHS["line"](), tmp_path / "nodes", transport="udp")
 
 
 def test_a_folder_holds_a_row_its_neighbors_its_keys_and_the_model(folders):
@@ -27,7 +27,8 @@ def test_a_folder_holds_a_row_its_neighbors_its_keys_and_the_model(folders):
     described = json.loads((folders[2] / "node.json").read_text())
     assert described["hears"] == described["heard_by"] == [1, 3]
     assert len(described["weights"]) == 2
-    assert set(described) == {"format", "version", "node", "epoch", "hears", "weights", "diagonal", "heard_by"}
+    row = {"node", "hears", "weights", "diagonal", "heard_by"}
+    assert set(described) == {"format", "version", "deployment", "addresses", "settings", "files", "sha256"} | row
     assert set(json.loads((folders[2] / "keys.json").read_text())) == {"1", "3"}
     assert stat.S_IMODE((folders[2] / "keys.json").stat().st_mode) == 0o600
 
@@ -41,6 +42,13 @@ def test_a_key_is_known_to_the_two_ends_of_its_link_alone(folders):
     assert sorted(holders.values()) == [[i, i + 1] for i in range(5)]
     again = deploy(nodes[0].model, GRAPHS["line"]())
     assert not set(holders) & set(again[0].links.keys.values())
+
+
+def test_a_node_with_many_neighbors_comes_back(tmp_path):
+    """Also with numbers that are in another order as text."""
+    star = undirected([(0, i) for i in range(1, 13)], 13)
+    folders = split(nn.FIR([1, 1]), star, tmp_path / "nodes", transport="udp")
+    assert Deployment.load(folders[0]).links.neighbors == tuple(range(1, 13))
 
 
 def test_keys_are_not_printed(folders):
@@ -58,11 +66,6 @@ def test_folders_come_back_exactly(folders):
     np.testing.assert_allclose(agents.simulate_inference(nodes, x).outputs, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_an_existing_deployment_is_not_overwritten(folders):
-    with pytest.raises(FileExistsError, match="holds nodes already"):
-        split(nn.FIR([1, 1]), GRAPHS["line"](), folders[0].parent)
-
-
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
@@ -71,6 +74,7 @@ def test_an_existing_deployment_is_not_overwritten(folders):
         ("node.json", lambda text: text.replace('"version": 1', '"version": 2'), "not a node of a network"),
         ("node.json", lambda text: text.replace('"hears"', '"heers"'), "damaged: 'hears'"),
         ("node.json", lambda text: text.replace('"weights": [', '"weights": [0.5,'), "weights must be 2 finite"),
+        ("node.json", lambda text: text.replace('"diagonal": 0.0', '"diagonal": 0.5'), "its SHA-256 differs"),
         ("keys.json", lambda text: "{}", "keys must be those of the neighbours"),
         ("keys.json", lambda text: text.replace('"1": "', '"1": "zz'), "damaged"),
     ],
@@ -94,7 +98,7 @@ def test_a_damaged_model(folders, at):
 
 def test_missing_files(folders):
     (folders[1] / "node.json").unlink()
-    with pytest.raises(FileNotFoundError, match="node.json is missing; graphact-agents split writes it"):
+    with pytest.raises(FileNotFoundError, match="node.json is missing; graphact-agents deploy writes it"):
         Deployment.load(folders[1])
     (folders[2] / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="no model file"):

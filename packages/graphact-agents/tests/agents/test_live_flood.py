@@ -8,7 +8,7 @@ import pytest
 
 from agents import flood
 from agents.live import Daemon, make_network
-from graphact_agents.addresses import Addresses
+from graphact_agents import Deployment
 
 OPTIONS = ["--transport", "udp", "--period", "0.8", "--slot", "0.2", "--status", "0"]
 SECONDS = 5.0
@@ -22,7 +22,7 @@ SECONDS = 5.0
 def test_a_flood_stops_no_run_and_no_signal(tmp_path, is_forged, content):
     """From one address, without a key; in the second case that of a neighbour, which is easily forged."""
     folders = make_network(tmp_path, [(0, 1)], 2, tls=False)
-    port, neighbor = (Addresses.load(folders[i], (1 - i,)).listen.port for i in range(2))
+    port, neighbor = (Deployment.load(folders[i]).reached.listen.port for i in range(2))
     with Daemon(folders[0], *OPTIONS) as daemon:
         daemon.results(1)
         begun = time.time()

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def folders(tmp_path):
 
 
 def test_datagrams_of_strangers_are_counted(folders):
-    listen = Addresses.load(folders[0], (1,)).listen
+    listen = Deployment.load(folders[0]).reached.listen
     with Daemon(folders[0], *OPTIONS) as daemon, socket.socket(type=socket.SOCK_DGRAM) as stranger:
         daemon.next_event("ready")
         for number in range(50):
@@ -83,7 +84,7 @@ def test_agents_on_link_local_addresses(tmp_path):
             places.append(Address(link_local(), probe.getsockname()[1]))
     folders = make_network(tmp_path, [(0, 1)], 2)
     for i, folder in enumerate(folders):
-        Addresses(places[i], {1 - i: places[1 - i]}).save(folder)
+        replace(Deployment.load(folder), addresses=Addresses(places[i], {1 - i: places[1 - i]})).save(folder)
     with Daemon(folders[0], *OPTIONS) as first, Daemon(folders[1], *OPTIONS) as second:
         for daemon in (first, second):
             daemon.next_event("result", where=lambda event: event["complete"])
@@ -166,7 +167,7 @@ def test_folders_that_others_can_change_are_refused(folders, command, capsys):
         (".", 0o775, 0o755),
         ("keys.json", 0o660, 0o600),
         ("model.safetensors", 0o666, 0o644),
-        ("addresses.json", 0o664, 0o644),
+        ("node.json", 0o664, 0o644),
     ]:
         (folder / name).chmod(mode)
         assert main(words) == 2
@@ -190,14 +191,14 @@ def test_folders_are_written_for_their_owner_whatever_the_umask(tmp_path):
     ("name", "changes"),
     [
         ("node.json", {"node": float("inf")}),
-        ("node.json", {"epoch": None}),
+        ("node.json", {"deployment": None}),
         ("node.json", {"diagonal": float("nan")}),
         ("node.json", {"weights": [[1.0]]}),
         ("keys.json", {"1": "zz"}),
         ("keys.json", {"1": None}),
-        ("addresses.json", {"listen": "\ud800:1"}),
-        ("addresses.json", {"listen": "x" * 300 + ":1"}),
-        ("addresses.json", {"neighbors": {"1": 7}}),
+        ("node.json", {"addresses": {"listen": "\ud800:1", "neighbors": {"1": "b:1"}}}),
+        ("node.json", {"addresses": {"listen": "x" * 300 + ":1", "neighbors": {"1": "b:1"}}}),
+        ("node.json", {"addresses": {"listen": "a:1", "neighbors": {"1": 7}}}),
     ],
 )
 def test_a_damaged_file_is_told_in_one_line(folders, name, changes, capsys):

@@ -12,7 +12,6 @@ import pytest
 
 from agents.live import PATIENCE, Daemon, make_network
 from graphact_agents import Deployment
-from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import make_certificates
 from graphact_agents.messages import Kind, Message, Payload, encode
 from graphact_agents.transports.zenoh import Tls, key_prefix
@@ -28,7 +27,7 @@ def line(tmp_path):
 
 
 def address_of(folder):
-    return Addresses.load(folder, Deployment.load(folder).links.neighbors).listen
+    return Deployment.load(folder).reached.listen
 
 
 @contextmanager
@@ -87,8 +86,10 @@ def counters_at_end(daemon):
 
 def test_who_has_no_certificate_of_the_network_is_not_connected(line, tmp_path):
     stranger = tmp_path / "stranger"
-    stranger.mkdir()
-    make_certificates([stranger], ["127.0.0.1"])  # named node-0, by another authority
+    (stranger / "tls").mkdir(parents=True)
+    for name, content in make_certificates({0: "127.0.0.1"}, 1)[0].items():  # named node-0, by another authority
+        (stranger / name).touch(mode=0o600)
+        (stranger / name).write_bytes(content)
     where = address_of(line[1])
     attempts = [
         (f"tcp/{where}", None),

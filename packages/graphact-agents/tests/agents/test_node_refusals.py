@@ -8,7 +8,7 @@ from agents.one_node import lone_node, result_of, said, talk
 from graphact_agents import Exchange, Limits, Timing
 from graphact_agents.log import Began
 from graphact_agents.messages import TAG_BYTES, Kind, Payload, authenticate
-from graphact_agents.node import OTHER_VERSION
+from graphact_agents.node import OTHER_DEPLOYMENT, OTHER_VERSION
 
 
 def test_requests_reach_back_to_the_run_before_and_no_further():
@@ -41,6 +41,48 @@ def test_a_neighbor_of_another_version_is_named():
     body[2] = 9
     node.receive(bytes(body) + authenticate(bytes(body), node.links.keys[1]), now=0.0)
     assert node.refusals == {1: OTHER_VERSION}
+
+
+def test_a_neighbor_of_another_deployment_is_named():
+    """By its greeting alone, which both ends send when they start: values of it are many."""
+    node = lone_node()
+    node.receive(said(node, 1, epoch=2), now=0.0)
+    assert node.refusals == {}
+    node.receive(said(node, 1, kind=Kind.HELLO, program=0, epoch=2), now=0.0)
+    assert node.refusals == {1: OTHER_DEPLOYMENT}
+    assert node.counters.other_epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("begun", "latest"),
+    [
+        ({1: 900}, 900),  # nobody else is there to ask
+        ({1: 900, 2: 899}, 900),
+        ({1: 900, 2: 20}, 36),  # towards those that are further: they may have gone on while others were down
+        ({1: 2**31, 2: 20, 3: 21}, 37),
+        ({1: 900, 2: 901, 3: 3}, 901),
+        ({1: 900, 2: 901, 3: 3, 4: 4}, 20),  # two of four are no majority
+        ({1: 900, 2: 901, 3: 902, 4: 4}, 902),
+        ({1: 1, 2: 2, 3: 3}, 3),
+    ],
+)
+def test_a_majority_of_the_links_decides_how_far_runs_are(begun, latest):
+    node = lone_node(tuple(begun))
+    for j, run in begun.items():
+        node.receive(said(node, j, run=run), now=0.0)
+    assert node.latest_heard == latest
+    for j, run in begun.items():  # however often they say it
+        node.receive(said(node, j, run=run, round_=1), now=1.0)
+    assert node.latest_heard == latest
+
+
+def test_neighbors_that_were_not_heard_for_long_have_no_say():
+    node = lone_node((1, 2))
+    node.receive(said(node, 1, run=7), now=0.0)
+    node.receive(said(node, 2, run=900), now=20.0)
+    assert node.latest_heard == 23
+    node.receive(said(node, 2, run=901), now=20.5)  # twenty slots of a second after the last word of 1
+    assert node.latest_heard == 901
 
 
 @pytest.mark.parametrize(

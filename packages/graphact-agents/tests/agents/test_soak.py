@@ -2,14 +2,16 @@
 
 import dataclasses
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 
-from agents import soak
+from agents import rollouts, soak
 from graphact_agents import Faults, Node
 from graphact_agents.log import UsedRuns
 from graphact_agents.runs import RunInProgress
+from support.on_agents import deploy
 
 SEEDS = 240
 
@@ -24,6 +26,22 @@ def test_seeds(first):
             raise AssertionError(
                 f"seed {seed} fails; again: python packages/graphact-agents/tests/agents/soak.py --seed {seed}"
             ) from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, 60))
+def test_values_of_two_deployments_never_mix(first):
+    counts = Counter()
+    for seed in range(first, first + 60):
+        counts.update(rollouts.check_rollout(seed))
+    assert min(counts.values()) > 100  # results in both, complete ones, and messages of the other that were refused
+
+
+def test_rollouts_between_deployments_of_one_number_are_found(monkeypatch):
+    """The check can fail: without the number of the deployment values mix."""
+    monkeypatch.setattr(rollouts, "deploy", lambda *given, epoch, **options: deploy(*given, epoch=1, **options))
+    with pytest.raises(AssertionError, match="is off the replay of its deployment"):
+        [rollouts.check_rollout(seed) for seed in range(20)]
 
 
 def test_the_seeds_meet_every_fault():

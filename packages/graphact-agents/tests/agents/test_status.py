@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
-from graphact_agents import MemoryLog
-from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents import Deployment, MemoryLog
+from graphact_agents.addresses import Address, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.command import main
 from graphact_agents.messages import Kind
@@ -73,7 +73,7 @@ def value_of(found, name, **labels):
 def example_status(**changes):
     counters = Agent(*agent_arguments()).counters
     fields = dict(
-        node=3, epoch="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5, started=1e9
+        node=3, deployment="00ff", transport="udp", run=7, alive=True, reason="", seconds_since_run=0.5, started=1e9
     )
     peers = {1: {"heard_seconds_ago": None, "missed_runs": 2, "neighbor": True, "refused": "why"}}
     return Status(**(fields | {"counters": counters, "peers": peers} | changes))
@@ -311,7 +311,7 @@ def test_addresses_of_the_status(folders, capsys):
     assert "status.json is missing: no agent was started here with --status" in capsys.readouterr().err
     assert main(["run", str(folders[0]), *PERIOD[:-1], "127.0.0.1:x"]) == 2
     assert "an address must be host:port" in capsys.readouterr().err
-    taken = Addresses.load(folders[0], (1,)).listen
+    taken = Deployment.load(folders[0]).reached.listen
     with socket.create_server((taken.host, taken.port)):
         assert main(["run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
     assert "cannot listen on" in capsys.readouterr().err

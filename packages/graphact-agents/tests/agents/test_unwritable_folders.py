@@ -11,9 +11,12 @@ full = pytest.fixture(full_disk)
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_split_names_it(place, tmp_path, request, capsys):
+def test_init_and_deploy_name_it(place, tmp_path, request, capsys):
     random_graph(8).save(tmp_path / "graph.npz")
     graphact.save(graphact.nn.GCNN([1, 2]).double(), tmp_path / "model.safetensors")
     out, expected = unwritable_place(place, tmp_path, request)
-    words = ["split", str(tmp_path / "model.safetensors"), str(tmp_path / "graph.npz"), "--out", str(out)]
-    check_refused(main, words, out, expected, capsys)
+    init = ["init", str(tmp_path / "model.safetensors"), str(tmp_path / "graph.npz"), "--out"]
+    assert main([*init, str(tmp_path / "network")]) == 0
+    capsys.readouterr()
+    for words in (init, ["deploy", str(tmp_path / "network"), "--out"]):
+        check_refused(main, [*words, str(out)], out, expected, capsys)

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from graphact_agents import Deployment, MemoryLog, Node, Timing, drive, infer, load_model
-from graphact_agents.addresses import Addresses
 from graphact_agents.transports.transport import open_transport
 
 TIMING = Timing(slot=5.0)
@@ -35,7 +34,7 @@ def work(task, lines):
     """One inference for each model of a task, over its transport."""
     deployment = Deployment.load(task["folder"])
     links = deployment.links
-    transport = open_transport(task["transport"], links, Addresses.load(task["folder"], links.neighbors))
+    transport = open_transport(task["transport"], links, deployment.reached)
     node = Node(links, MemoryLog(), TIMING)
     signals = np.load(task["signals"])
     outputs, complete = [], True

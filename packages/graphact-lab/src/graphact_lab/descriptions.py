@@ -35,9 +35,9 @@ GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY
 PRESETS = ("quick", "paper", "best", "smoke")
 BENCHMARK_PRESETS = ("quick", "full", "smoke")
 # With settings, a runner and a report of their own
-FLOCKING, SCHEDULING, ROUNDS = OWN = ("flocking", "scheduling", "rounds")
+FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = OWN = ("flocking", "scheduling", "rounds", "faulty-sensors")
 FLOCKING_PRESETS = SCHEDULING_PRESETS = ("quick", "medium", "full", "smoke")
-ROUNDS_PRESETS = ("quick", "full", "smoke")
+ROUNDS_PRESETS = FAULTY_SENSORS_PRESETS = ("quick", "full", "smoke")
 EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, *OWN)
 
 Tasks = list["Task"]

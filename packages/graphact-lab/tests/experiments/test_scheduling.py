@@ -107,7 +107,7 @@ def test_equal_mean_degrees_at_every_size():
 
 
 def pyg_layer(name, ours):
-    """PyG's convolution with the parameters of ours, from 3 to 5 features."""
+    """PyG's convolution with our parameters, from 3 to 5 features."""
     state = dict(ours.named_parameters())
     if name == "sage-max":
         renamed = {"lin.weight": "pool.weight", "lin.bias": "pool.bias", "lin_r.weight": "own.weight"}

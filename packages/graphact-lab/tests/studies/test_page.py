@@ -126,6 +126,24 @@ def test_figures_show_the_tables_with_their_intervals(known):
     assert abs(places[0] - places[1]) == pytest.approx(1)
 
 
+def test_numbers_of_choosing_are_those_of_the_tables(known):
+    """A page that is written by hand: each of its numbers is a lookup, and there is no other."""
+    winner, text = known.winner(), (DOCS / "choosing.md").read_text()
+    metropolis = known.cell("consensus", "least-squares filter of order 10 with Metropolis weights")
+    quoted = [
+        f"{known.name(winner)} gains {known.gain(winner)} points over {known.name(known.best_pointwise(winner))}",
+        f"`max-l` {known.gain(known.locating('max-l', 1))}",
+        f"of {len(known.settings())} settings {len(known.settings(1))} gain significantly",
+        f"{len(known.settings(-1))} lose, up to {known.largest_loss():.1f} points",
+        f"an error of {known.mean(metropolis, 6)} after ten rounds",
+        f"the best network {known.mean(known.best_in_consensus())}",
+    ]
+    for words in quoted:
+        assert words in text
+        text = text.replace(words, "")
+    assert literal_numbers(text) == []
+
+
 @pytest.mark.parametrize("path", ["README.md", "docs/index.md"])
 def test_node_classification_is_told_alike(known, path):
     text = " ".join((ROOT / path).read_text().split()).lower()

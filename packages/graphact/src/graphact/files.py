@@ -28,7 +28,11 @@ from graphact.storage import (
 __all__ = ["digest", "header_digest", "load", "save", "write_atomically"]
 
 NETWORKS: dict[str, type[nn.GraphModule]] = {
-    module.__name__: module for module in (nn.GCNN, nn.FIR, nn.GraphNetwork, nn.GraphAdaptive, *CONVOLUTIONS.values())
+    module.__name__: module
+    for module in (
+        *(nn.GCNN, nn.FIR, nn.GraphNetwork, nn.GraphAdaptive, *CONVOLUTIONS.values()),
+        *(nn.ScaledNetwork, nn.Standardize, nn.Rescale),
+    )
 }
 
 

@@ -7,7 +7,7 @@ that carry a hash, and something valid for the others. It must not hang or take 
 import contextlib
 import resource
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,14 +123,17 @@ def read_operator(folder):
 
 
 def write_node(folder):
-    deploy(small_model(), small_graph(), secret=bytes(32))[0].save(folder)
+    node = deploy(small_model(), small_graph(), secret=bytes(32))[0]
+    places = {j: Address("10.0.0.7", 7500 + j) for j in node.links.neighbors}
+    replace(node, addresses=Addresses(Address("::1", 7500), places), settings={"slot": 0.5}).save(folder)
 
 
 def read_node(folder):
     held = agents.Deployment.load(folder)
     links, row = held.links, held.row
     assert np.isfinite(row.diagonal)
-    return canonical([links.node, links.epoch, links.hears, links.heard_by, links.keys, row.weights, row.diagonal])
+    places = [links.node, links.epoch, links.hears, links.heard_by, links.keys, repr([held.addresses, held.settings])]
+    return canonical([*places, row.weights, row.diagonal])
 
 
 def write_log(folder):
@@ -315,7 +318,6 @@ def save_npy(path, array):
 
 
 NETWORK = '[nodes.0]\naddress = "10.0.0.5:7500"\n[nodes.1]\naddress = "[fe80::7]:7500"\n'
-ADDRESSES = Addresses(Address("0.0.0.0", 7500), {1: Address("10.0.0.7", 7501), 4: Address("::1", 7502)})
 READERS = {
     "model": Reader(
         lambda folder: graphact.save(small_model(), folder / "model.safetensors"),
@@ -336,11 +338,10 @@ READERS = {
         )
         for ending in ("npz", "txt", "csv", "edges")
     },
-    "node": Reader(write_node, read_node),
-    "addresses": Reader(lambda folder: ADDRESSES.save(folder), lambda folder: repr(Addresses.load(folder, [1, 4]))),
+    "node": Reader(write_node, read_node, sealed=True),
     "network file": Reader(
         lambda folder: (folder / "n.toml").write_text(NETWORK),
-        lambda folder: repr(NetworkFile.load(folder / "n.toml").addresses(2)),
+        lambda folder: repr(NetworkFile.load(folder / "n.toml").addresses),
     ),
     "log": Reader(write_log, read_records),
     "log to continue": Reader(write_log, continue_log),

@@ -1,11 +1,16 @@
 """Models and graphs of the library for agents, as users bring them there: through files."""
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
+
+import numpy as np
+from scipy.sparse import coo_array, save_npz
 
 import graphact
 import graphact_agents
-from graphact_agents import Model, ShiftOperator, load_graph, load_model
+from graphact_agents import Model, ShiftOperator, load_graph, load_model, save_model
+from graphact_agents.local_agents import deploy_locally
 
 
 def to_model(model):
@@ -32,6 +37,24 @@ def deploy(model, graph, **options):
     return graphact_agents.deploy(to_model(model), to_operator(graph), **options)
 
 
-def split(model, graph, out, **options):
-    """Write the folders of a model and a graph of the library."""
-    return graphact_agents.split(to_model(model), to_operator(graph), out, **options)
+def split(model, graph, out, addresses=None, **settings):
+    """Write the folders of a model and a graph of the library, as an operator does, and return them.
+
+    Certificates are made, too, where they can be: tests choose the transport when they run the nodes.
+    """
+    settings = ({"transport": "zenoh"} if find_spec("cryptography") else {}) | settings
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "model.safetensors", Path(folder) / "graph.npz"
+        save_model(to_model(model), files[0])
+        save_operator(to_operator(graph), files[1])
+        return deploy_locally(*files, Path(out), addresses, **settings)
+
+
+def save_operator(operator, path):
+    """Write a shift operator as a graph file."""
+    row = np.repeat(np.arange(operator.num_nodes), np.diff(operator.rowptr))
+    own = np.flatnonzero(operator.diagonal)
+    row, col = np.concatenate([row, own]), np.concatenate([operator.col, own])
+    data = np.concatenate([operator.weight, operator.diagonal[own]])
+    matrix = coo_array((data, (row, col)), shape=(operator.num_nodes,) * 2)
+    save_npz(path, matrix)

@@ -5,9 +5,9 @@ when all neighbours have answered, or after a slot. A node that comes back goes 
 in; not further ahead than they can have come without it, at least a slot a step, whatever one of them says. Numbers
 that are not finite cost a step, and no more.
 
-What a node needs to go on lies in its folder: ``state.npz`` (after each step) and ``prepared.npz`` (once). Its runs are
-in a log of their own, ``learning.jsonl``: they are authenticated with another digest than those of inference, so both
-may use the same numbers.
+What a node needs to go on lies in its folder: ``state.npz`` (after each step) and ``prepared.npz`` (once). In another
+deployment it begins again. Its runs are in a log of their own, ``learning.jsonl``: they are authenticated with another
+digest than those of inference, so both may use the same numbers.
 """
 
 import time
@@ -51,7 +51,10 @@ class NodeTraining:
         self.folder, self.learner, self.transport, self.timing, self.first = folder, learner, transport, timing, first
         seen = [path.stat().st_mtime for path in (folder / LOG, folder / PLAN) if path.exists()]
         away = max(0.0, time.time() - max(seen)) if seen else 0.0
-        self.log = FileLog(folder / LOG)
+        self.log = FileLog(folder / LOG, learner.links.deployment)
+        if self.log.last_run < 0:  # of another deployment, whose graph or model may differ
+            for name in (STATE, PREPARED):
+                (folder / name).unlink(missing_ok=True)
         self.node = Node(learner.links, self.log, timing, digest=learner.digest, finite=True)
         self._expect(max(self.node.run + 1, first), time.monotonic() - away)
 

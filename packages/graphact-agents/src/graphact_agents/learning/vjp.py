@@ -16,7 +16,7 @@ import numpy as np
 from graphact_agents import operations, scalar_functions
 from graphact_agents.arguments import check_choice
 from graphact_agents.inference import evaluate as evaluate_operation
-from graphact_agents.inference import run_linear, run_pointwise
+from graphact_agents.inference import find_scaling, run_linear, run_pointwise, run_rescale, run_standardize
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
@@ -88,6 +88,30 @@ def pointwise_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | No
     def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
         yield from ()
         return scalar_functions.backward(layer, x, grad)
+
+    return Vjp(out, backward)
+
+
+def standardize_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+    """The scaling of readings, which has nothing to learn, and its VJP."""
+    out = yield from run_standardize(layer, x, place.row)
+
+    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+        yield from ()
+        _, std = find_scaling(layer, place.row)
+        flowing = grad[..., : x.shape[-1]] / np.tile(std, layer.settings["window"])
+        return np.where(np.isnan(x), x.dtype.type(0), flowing), {}
+
+    return Vjp(out, backward)
+
+
+def rescale_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+    """The scaling of outputs, which has nothing to learn, and its VJP."""
+    out = yield from run_rescale(layer, x, place.row)
+
+    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+        yield from ()
+        return grad * find_scaling(layer, place.row)[1], {}
 
     return Vjp(out, backward)
 
@@ -177,6 +201,8 @@ VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
     "linear": linear_vjp,
     "pointwise": pointwise_vjp,
     "hop-mixture": hop_mixture_vjp,
+    "standardize": standardize_vjp,
+    "rescale": rescale_vjp,
 }
 """Programs that run a layer on the node's value ``(..., F)`` and keep what its adjoint needs, by kind of the layer. The
 last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then."""
@@ -211,6 +237,8 @@ def check_learnable(model: Model) -> Model:
             function, is_known = layer.operations[0].name, layer.operations[0].gradient is not None
         elif layer.kind == "activation":
             function = layer.settings["function"]
+        elif layer.kind in ("standardize", "rescale") and {*model.trained} & {f"{part}.mean", f"{part}.std"}:
+            raise IncompatibleModelError(part, "agents do not learn a scaling: mean and std must be frozen")
         if not is_known:
             raise IncompatibleModelError(part, f"agents know no gradient of {function!r} to learn with")
     return model

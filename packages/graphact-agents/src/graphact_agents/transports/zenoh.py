@@ -25,7 +25,7 @@ from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import common_name
-from graphact_agents.disk import check_private
+from graphact_agents.disk import check_owner
 from graphact_agents.messages import MAX_DATAGRAM
 
 QUEUE_BYTES, OBJECT_BYTES = 2**21, 128
@@ -65,7 +65,7 @@ class Tls:
         for file in (files.authority, files.certificate, files.key):
             if not file.is_file():
                 raise FileNotFoundError(f"{file} is missing; TLS needs ca.pem, cert.pem and key.pem in {folder}")
-        check_private(files.key)
+        check_owner(files.key, private=True)
         return files
 
 

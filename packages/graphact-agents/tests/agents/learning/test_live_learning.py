@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ import graphact_agents as agents
 from agents.networks import directed, undirected
 from graphact import nn
 from graphact_agents import Deployment, load_model
-from graphact_agents.addresses import Addresses, free_addresses
+from graphact_agents.addresses import free_addresses
 from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
 from graphact_agents.local_agents import LocalAgents
+from graphact_agents.log import Began
 from graphact_agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
 from support.on_agents import split
 
@@ -44,7 +46,7 @@ class Mirror:
         self.deployment = Deployment.load(folder.parent / "node-1")
         data = np.ones((2, 1)), np.ones((2, 1))
         self.digest = Learner(self.deployment, Learning(rate=0.01), *data, MemoryStore()).digest
-        addresses = Addresses.load(folder.parent / "node-1", (0,))
+        addresses = self.deployment.reached
         self.to, self.lie = (addresses.neighbors[0].host, addresses.neighbors[0].port), lie
         self.socket = socket.socket(type=socket.SOCK_DGRAM)
         self.socket.bind((addresses.listen.host, addresses.listen.port))
@@ -134,6 +136,20 @@ def test_a_node_that_missed_most_steps_is_not_called_trained(folder, monkeypatch
     with pytest.raises(ValueError, match="node 0 must make 24 steps, or most of them, made 0"):
         training.train(STEPS, print)
     training.log.close()
+
+
+def test_another_deployment_begins_again(folder):
+    """Its graph or its model may differ: what a node learned before belongs to neither."""
+    learner = Learner(Deployment.load(folder), Learning(), np.ones((2, 1)), np.ones((2, 1)), MemoryStore())
+    for epoch, stays in ((1, False), (1, True), (2, False)):
+        files = [folder / name for name in ("state.npz", "prepared.npz")]
+        for file in files:
+            file.touch()
+        learner.links = replace(learner.links, epoch=epoch)
+        training = networked.NodeTraining(folder, learner, None, agents.Timing())
+        assert [file.exists() for file in files] == [stays, stays]
+        training.log.append(Began(7, 2))
+        training.log.close()
 
 
 def test_others_must_not_use_the_keys(folder):

@@ -58,11 +58,12 @@ def test_the_ends_of_a_line_are_not_connected_and_hear_nothing_of_each_other():
 
 def certified(folder, count):
     """The files of nodes of this machine, signed by an authority of their own."""
-    folders = [folder / f"node-{i}" for i in range(count)]
-    for each in folders:
-        each.mkdir(parents=True)
-    make_certificates(folders, ["127.0.0.1"] * count)
-    return [Tls.from_folder(each / TLS_FOLDER) for each in folders]
+    for node, files in make_certificates(dict.fromkeys(range(count), "127.0.0.1"), 1).items():
+        (folder / f"node-{node}" / TLS_FOLDER).mkdir(parents=True)
+        for name, content in files.items():
+            (folder / f"node-{node}" / name).touch(mode=0o600)
+            (folder / f"node-{node}" / name).write_bytes(content)
+    return [Tls.from_folder(folder / f"node-{i}" / TLS_FOLDER) for i in range(count)]
 
 
 def test_tls_lets_in_nodes_with_a_certificate_of_the_authority_alone(tmp_path):

@@ -20,6 +20,7 @@ EXPERIMENT_LINES = {
     "graph-classification": "five sets of TUDataset in ten folds, every activation",
     "robustness": "node classification with perturbed edges and words",
     "flocking": "a team that steers itself by messages between neighbours",
+    "faulty-sensors": "weather stations with outliers, drift or a stuck value, and what the others make of it",
     "rounds": "source localization, also of unseen sources, with equally many rounds of messages for all networks",
     "scheduling": "which links of a wireless network send, decided after a few messages",
 }
@@ -47,6 +48,7 @@ def list_all(options: argparse.Namespace) -> int:
 
 def presets() -> list[str]:
     """Return a line for each preset and protocol, with the number of networks that it trains."""
+    from graphact_lab.experiments.faulty_sensors import experiment as faulty
     from graphact_lab.experiments.flocking import experiment as flocking
     from graphact_lab.experiments.rounds import experiment as rounds
     from graphact_lab.experiments.scheduling import experiment as scheduling
@@ -68,6 +70,9 @@ def presets() -> list[str]:
     for own in (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL):
         counts = f"{len(own.jobs):6d} {len(own.jobs) * own.replicas:7d} {own.steps:7d}"
         lines.append(f"{scheduling.NAME:21s} {own.preset:7s} {own.preset:21s} {counts}")
+    for sensors in (faulty.QUICK, faulty.FULL):
+        counts = f"{len(sensors.jobs):6d} {len(sensors.jobs) * sensors.origins:7d} {sensors.epochs:7d}"
+        lines.append(f"{faulty.NAME:21s} {sensors.preset:7s} {sensors.preset:21s} {counts}")
     for equal in (rounds.QUICK, rounds.FULL):
         models = len(equal.jobs) * equal.graphs * equal.splits * equal.nodes
         counts = f"{len(equal.jobs):6d} {models:7d} {equal.epochs:7d}"

@@ -26,12 +26,13 @@ from graphact_lab.descriptions import (
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
+    from graphact_lab.experiments.faulty_sensors.experiment import FaultySensors
     from graphact_lab.experiments.flocking.experiment import Flocking
     from graphact_lab.experiments.rounds.experiment import Rounds
     from graphact_lab.experiments.scheduling.experiment import Scheduling
     from graphact_lab.store import Store
 
-    AnyProtocol = Protocol | Flocking | Rounds | Scheduling
+    AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
 
 SMOKE = "smoke"  # seconds, for tests
 PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS) if n != SMOKE))
@@ -152,7 +153,7 @@ def find_settings(options: argparse.Namespace) -> "AnyProtocol":
 
 def part_of(experiment: str, name: str) -> Any:
     """Return a part of an experiment with a runner of its own, such as "report:write_page"."""
-    return resolve_name(f"graphact_lab.experiments.{experiment}.{name}")
+    return resolve_name(f"graphact_lab.experiments.{experiment.replace('-', '_')}.{name}")
 
 
 def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path | None) -> None:

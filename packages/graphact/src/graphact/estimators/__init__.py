@@ -5,26 +5,39 @@ Needs the extra ``estimators``. The graph is an argument of every call: a fitted
 
 import os
 from pathlib import Path
+from typing import get_args
 
 from graphact._extras import require
 
 require("graphact.estimators needs", "sklearn")  # named before a module asks for it
 
+from graphact.estimators.baselines import compare_baselines  # noqa: E402
 from graphact.estimators.estimator_file import read  # noqa: E402
 from graphact.estimators.graph_classifier import GraphClassifier  # noqa: E402
 from graphact.estimators.graph_estimator import GraphEstimator as GraphEstimator  # noqa: E402
 from graphact.estimators.node_estimators import NodeClassifier, NodeRegressor  # noqa: E402
 from graphact.estimators.on_nodes import OnNodes  # noqa: E402
+from graphact.estimators.signal_estimators import SignalClassifier, SignalRegressor  # noqa: E402
 
-__all__ = ["GraphClassifier", "NodeClassifier", "NodeRegressor", "OnNodes", "load"]
+__all__ = [
+    "GraphClassifier",
+    "NodeClassifier",
+    "NodeRegressor",
+    "OnNodes",
+    "SignalClassifier",
+    "SignalRegressor",
+    "compare_baselines",
+    "load",
+]
+
+Estimator = NodeClassifier | NodeRegressor | GraphClassifier | SignalRegressor | SignalClassifier
 
 
-def load(path: str | os.PathLike[str]) -> NodeClassifier | NodeRegressor | GraphClassifier:
+def load(path: str | os.PathLike[str]) -> Estimator:
     """Read an estimator that :meth:`save` wrote.
 
     Raises:
         ValueError: the file is damaged, or holds something else.
     """
-    found: NodeClassifier | NodeRegressor | GraphClassifier
-    found = read(Path(path), (NodeClassifier, NodeRegressor, GraphClassifier))
+    found: Estimator = read(Path(path), get_args(Estimator))
     return found

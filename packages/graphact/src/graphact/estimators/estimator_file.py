@@ -10,7 +10,11 @@ import torch
 
 from graphact.storage import check_tensors, load_tensors, save_tensors
 
-FITTED = ("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_", "has_graph_")
+FITTED = (
+    *("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_", "has_graph_"),
+    *("feature_names_in_", "nodes_", "n_channels_", "target_node_", "has_outputs_"),
+)
+ARRAYS = ("classes_", "feature_names_in_")
 TUPLE, DEVICE = "__tuple__", "__device__"  # what JSON has no word for
 
 
@@ -22,7 +26,7 @@ def write(path: Path, estimator: Any) -> None:
     """
     settings = {name: plain(name, value) for name, value in estimator.get_params(deep=False).items()}
     fitted = {name: plain(name, getattr(estimator, name)) for name in FITTED if hasattr(estimator, name)}
-    header = {"estimator": type(estimator).__name__, "settings": settings, "fitted": fitted}
+    header = {"estimator": type(estimator).__name__, "settings": settings, "fitted": fitted, **estimator._describe()}
     tensors = {name: tensor.cpu().contiguous() for name, tensor in estimator.model_.state_dict().items()}
     save_tensors(path, tensors, header)
 
@@ -40,7 +44,11 @@ def read(path: Path, kinds: Sequence[type]) -> Any:
         raise ValueError(f"{path}: must hold one of {', '.join(known)}, got {header.get('estimator')!r:.60}")
     estimator = known[header["estimator"]](**from_plain(header["settings"]))
     for name, value in header["fitted"].items():
-        setattr(estimator, name, np.array(value) if name == "classes_" else value)
+        setattr(
+            estimator,
+            name,
+            np.array(value, object if name == "feature_names_in_" else None) if name in ARRAYS else value,
+        )
     estimator.model_ = estimator._build(*estimator._sizes())
     estimator.model_.load_state_dict(tensors)
     estimator.model_.eval()

@@ -98,21 +98,39 @@ class GraphEstimator(BaseEstimator):
         return ready if ready.dtype == x.dtype else ready.to(x.dtype)
 
     def _train(
-        self, in_features: int, out_features: int, loss: Callable[[nn.Module, Array], Tensor], samples: Array
+        self,
+        in_features: int,
+        out_features: int,
+        loss: Callable[[nn.Module, Array], Tensor],
+        samples: Array,
+        *,
+        held_out: Array | None = None,
+        batch_size: int | None = None,
+        schedule: str = "constant",
     ) -> None:
         """Train a new network; ``loss(model, samples)`` is the mean over samples, of which some are held out to stop.
 
         The parameters with the least loss on these are kept; without early stopping those after the last epoch.
+
+        Args:
+            in_features: features of the input.
+            out_features: features of the output.
+            loss: the loss to minimize.
+            samples: numbers of the samples.
+            held_out: numbers of those that are held out; drawn from ``samples`` when left out.
+            batch_size: samples in a step; None takes all.
+            schedule: of the step size, see :class:`~graphact.training.TrainingSettings`.
         """
         settings = TrainingSettings(
             epochs=self.epochs,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             patience=self.patience,
+            batch_size=batch_size or 1,
+            schedule=schedule,
         )
         random = check_random_state(self.random_state)
-        held_out = np.array([], dtype=np.int64)
-        if self.early_stopping:
+        if self.early_stopping and held_out is None:
             count = round(self.validation_fraction * len(samples))
             if not 0 < count < len(samples):
                 raise ValueError(
@@ -121,14 +139,15 @@ class GraphEstimator(BaseEstimator):
                 )
             samples = random.permutation(samples)
             held_out, samples = samples[:count], samples[count:]
+        held_out = np.array([], dtype=np.int64) if held_out is None else held_out
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
             self.model_ = self._build(in_features, out_features)
             undo = add_dropout(self.model_, self.dropout)
             self.loss_curve_, held_out_losses = list[float](), list[float]()
 
-            def training_loss() -> Tensor:
-                return loss(self.model_.train(), samples)
+            def training_loss(positions: Tensor | None = None) -> Tensor:
+                return loss(self.model_.train(), samples if positions is None else samples[positions.numpy()])
 
             def held_out_loss() -> Tensor:
                 found = loss(self.model_.eval(), held_out)
@@ -143,7 +162,11 @@ class GraphEstimator(BaseEstimator):
                     validated = f", held out {held_out_losses[-1]:.4g}" if self.early_stopping else ""
                     print(f"epoch {epoch}/{epochs}: loss {value:.4g}{validated}")  # noqa: T201, asked for
 
-            batch = SingleModel(self.model_, training_loss, held_out_loss if self.early_stopping else None)
+            validate = held_out_loss if self.early_stopping else None
+            if batch_size is None:
+                batch = SingleModel(self.model_, training_loss, validate)
+            else:
+                batch = Minibatches(self.model_, training_loss, validate, len(samples), int(random.randint(2**31)))
             try:
                 selection = train(batch, settings, progress=follow)
             finally:
@@ -164,6 +187,10 @@ class GraphEstimator(BaseEstimator):
         check_is_fitted(self)
         write(Path(path), self)
 
+    def _describe(self) -> dict[str, Any]:
+        """Further entries of the header of its file."""
+        return {}
+
     @torch.no_grad()
     def _answers(self, *arguments: Any) -> Tensor:
         """The outputs of the network, on the CPU."""
@@ -174,6 +201,34 @@ class GraphEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+
+class Minibatches(SingleModel):
+    """One model, each of whose steps uses some of the samples.
+
+    Args:
+        model: the module.
+        loss: the loss of the samples at positions ``(B,)``.
+        validate: as :class:`SingleModel` takes it.
+        num_samples: the number of samples.
+        seed: decides their order.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Tensor], Tensor],
+        validate: Callable[[], Tensor] | None,
+        num_samples: int,
+        seed: int,
+    ) -> None:
+        super().__init__(model, lambda: loss(torch.arange(num_samples)), validate)
+        self.num_samples, self.seeds, self.loss_at = num_samples, torch.tensor([seed]), loss
+
+    def backward(self, positions: Tensor) -> Tensor:
+        loss = self.loss_at(positions[0])
+        loss.backward()
+        return loss.detach().view(1)
 
 
 def add_dropout(model: nn.Module, share: float) -> Callable[[], None]:

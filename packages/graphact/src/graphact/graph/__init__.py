@@ -2,5 +2,6 @@
 
 from graphact.graph.graph import Graph
 from graphact.graph.neighborhoods import Neighborhoods
+from graphact.graph.sensors import points_on_earth
 
-__all__ = ["Graph", "Neighborhoods"]
+__all__ = ["Graph", "Neighborhoods", "points_on_earth"]

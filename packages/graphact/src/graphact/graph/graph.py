@@ -16,7 +16,7 @@ from graphact._checks import (
     check_probability,
     converting_to,
 )
-from graphact.graph import build, convert, edges, generators, normalize, union
+from graphact.graph import build, convert, edges, generators, normalize, sensors, union
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
 from graphact.graph.neighborhoods import (
@@ -219,6 +219,47 @@ class Graph:
             scale: width of the Gaussian; the mean distance over all chosen pairs when left out.
         """
         return cls.from_edge_index(*generators.nearest_neighbors(coordinates, k, scale))
+
+    @classmethod
+    @BUILT_OUTSIDE
+    def within_radius(cls, coordinates: Any, radius: float, *, scale: float | None = None) -> "Graph":
+        r"""Connect the points that are at most a radius apart; weighted and symmetric.
+
+        The weight at distance d is :math:`\exp(-d^2 / (2 \cdot \text{scale}^2))`.
+
+        Args:
+            coordinates: points of shape ``(N, D)``, Euclidean; :func:`graphact.graph.points_on_earth` makes them of
+                degrees.
+            radius: the largest distance of neighbours.
+            scale: width of the Gaussian; half the radius when left out.
+        """
+        return cls.from_edge_index(*sensors.within_radius(coordinates, radius, scale))
+
+    @classmethod
+    @BUILT_OUTSIDE
+    def from_correlations(cls, readings: Any, k: int) -> "Graph":
+        """Connect each sensor with the k whose readings go together with its own most; weighted and symmetric.
+
+        Two sensors are connected when either is among the k most correlated of the other, with Pearson's correlation,
+        if it is positive, as the weight. Take the readings of the training part alone.
+
+        Args:
+            readings: ``(T, N)``, NaN where one is missing.
+            k: number of neighbours, from 1 to N - 1.
+        """
+        return cls.from_edge_index(*sensors.correlated(readings, k))
+
+    @classmethod
+    @BUILT_OUTSIDE
+    def from_named_edges(cls, path: str | os.PathLike[str], nodes: Sequence[Any], *, directed: bool = False) -> "Graph":
+        """Read a CSV file of edges between named nodes, in rows ``source,target`` or ``source,target,weight``.
+
+        Args:
+            path: the file; its first row may hold names of columns.
+            nodes: the names of all nodes in their order, such as the columns of a table of readings.
+            directed: an edge leads from its source to its target alone.
+        """
+        return cls.from_edge_index(*sensors.read_named_edges(Path(path), nodes, directed))
 
     @classmethod
     @BUILT_OUTSIDE

@@ -41,10 +41,12 @@ from graphact.spec import (
     AdaptiveFilter,
     Filter,
     HopMixture,
+    InputScaling,
     Layer,
     LayerNorm,
     Linear,
     OnGraph,
+    OutputScaling,
     Pointwise,
     Sum,
     UnsupportedModelError,
@@ -192,6 +194,8 @@ def flatten(layers: Iterable[Layer], graph: Graph | None = None) -> Iterator[Lay
                 yield Sum(tuple(tuple(flatten(branch, graph)) for branch in layer.branches))
             case AdaptiveFilter():
                 yield from flatten([expand(layer)], graph)
+            case InputScaling() | OutputScaling():
+                yield expand_scaling(layer)
             case Filter() | HopMixture() if graph is not None:
                 kind = FilterOn if isinstance(layer, Filter) else HopMixtureOn
                 yield kind(**{item.name: getattr(layer, item.name) for item in fields(layer)}, graph=graph)
@@ -209,6 +213,20 @@ def expand(layer: AdaptiveFilter) -> Sum:
             term = HopMixture(operation, "unshifted", layer.closed, constants, weights.new_zeros(()), weights, {})
             branches.append((term, Linear(tap.mT)))
     return Sum(tuple(branches))
+
+
+def expand_scaling(layer: InputScaling | OutputScaling) -> Linear:
+    """Return one end of a scaled network as a linear map; no reading is missing, so that all masks are 1."""
+    if layer.nodes is not None:
+        raise UnsupportedModelError("", "each node has its own scaling: certify the network inside, model.network")
+    mean, std = layer.mean.to("cpu", torch.float64), layer.std.to("cpu", torch.float64)
+    if isinstance(layer, OutputScaling):
+        return Linear(torch.diag(std), mean)
+    mean, std = mean.repeat(layer.window), std.repeat(layer.window)
+    weight, bias = torch.diag(1 / std), -mean / std
+    if layer.mask:
+        weight, bias = torch.cat([weight, torch.zeros_like(weight)]), torch.cat([bias, torch.ones_like(bias)])
+    return Linear(weight, bias)
 
 
 def explain_unknown(layer: Layer, kinds: tuple[type[Layer], ...]) -> str:

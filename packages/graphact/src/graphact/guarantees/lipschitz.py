@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any
 
@@ -46,6 +46,8 @@ from graphact.guarantees.rules import (
     longest,
     safe_sqrt,
 )
+from graphact.nn import ScaledNetwork
+from graphact.nn.module import describe
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.reductions import MAX
 
@@ -57,6 +59,7 @@ MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once;
 MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
 MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
+ROUNDING_OF_SCALES = 1e-14  # of two divisions and a product
 LABELS = {"pointwise": "activation", "hop-mixture": "activation", "layer-norm": "norm"}  # others by their kind
 
 
@@ -118,6 +121,8 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
         tensor([1.7071, 1.3536, 1.7071], dtype=torch.float64)
     """
     graph = check_graph("graph", graph).to("cpu", torch.float64)
+    if isinstance(module, ScaledNetwork) and module.input.nodes is not None:
+        return bound_scaled(module, graph)
     layers, features = read_model(module, graph)
     every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
     constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
@@ -130,6 +135,22 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
         composed=math.prod(constants) + lost.max().item(),
         layers=tuple(zip(layer_names(layers), constants, strict=True)),
         uses_forms=uses_forms,
+    )
+
+
+def bound_scaled(module: ScaledNetwork, graph: Graph) -> LipschitzBound:
+    """Bound a network whose nodes have a scaling each: that inside times the largest output over the smallest input."""
+    describe(module)  # raises if it was changed
+    inside = lipschitz_bound(module.network, graph)
+    least, most = (1.0 if end is None else end.std.double() for end in (module.input, module.output))
+    ratio = float(torch.as_tensor(most).max() / torch.as_tensor(least).min()) * (1 + ROUNDING_OF_SCALES)
+    layers = (("largest output scale over smallest input scale", ratio), *inside.layers)
+    return replace(
+        inside,
+        value=ratio * inside.value,
+        per_node=ratio * inside.per_node,
+        composed=ratio * inside.composed,
+        layers=layers,
     )
 
 

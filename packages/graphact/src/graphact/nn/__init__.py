@@ -26,6 +26,7 @@ from graphact.nn.lookup import ACTIVATIONS, make_activation, register, unregiste
 from graphact.nn.maxk import MaxK
 from graphact.nn.module import GraphModule
 from graphact.nn.pointwise import ELU, GELU, Abs, Identity, LeakyReLU, Maxout, PReLU, ReLU, SiLU, Tanh
+from graphact.nn.scaling import Rescale, ScaledNetwork, Standardize
 from graphact.nn.sequential import Residual, Sequential
 from graphact.nn.shiftless import ShiftlessMax, ShiftlessMedian
 
@@ -61,11 +62,14 @@ __all__ = [
     "Maxout",
     "PReLU",
     "ReLU",
+    "Rescale",
     "Residual",
+    "ScaledNetwork",
     "Sequential",
     "ShiftlessMax",
     "ShiftlessMedian",
     "SiLU",
+    "Standardize",
     "Tanh",
     "clear_graph_cache",
     "make_activation",

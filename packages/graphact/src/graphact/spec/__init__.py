@@ -22,6 +22,7 @@ from graphact.spec.kinds import (
     Sum,
 )
 from graphact.spec.layer import Layer, UnsupportedModelError, map_arrays, structure
+from graphact.spec.scaling import InputScaling, OutputScaling
 from graphact.spec.stored import is_registered, to_json
 
 __all__ = [
@@ -30,12 +31,14 @@ __all__ = [
     "Convolution",
     "Filter",
     "HopMixture",
+    "InputScaling",
     "Layer",
     "LayerNorm",
     "Linear",
     "NamedLayer",
     "Nested",
     "OnGraph",
+    "OutputScaling",
     "Pointwise",
     "Sum",
     "UnsupportedModelError",

@@ -15,8 +15,20 @@ from graphact.spec.kinds import (
 )
 from graphact.spec.layer import Layer, UnsupportedModelError
 from graphact.spec.reductions import Operation, find_operation
+from graphact.spec.scaling import InputScaling, OutputScaling
 
-STORED = (Filter, AdaptiveFilter, Linear, Pointwise, HopMixture, Activation, Convolution, Sum)
+STORED = (
+    Filter,
+    AdaptiveFilter,
+    Linear,
+    Pointwise,
+    HopMixture,
+    Activation,
+    Convolution,
+    Sum,
+    InputScaling,
+    OutputScaling,
+)
 
 
 def to_json(layers: Sequence[Layer], names: Mapping[int, str]) -> list[dict[str, Any]]:

@@ -168,7 +168,7 @@ def draw_loads(rows: Sequence[Row], setting: str) -> Any:
 
 
 def draw_time(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> Any:
-    """What each scheduler carries in overload, over the messages that follow each other in a round."""
+    """Draw the load that each scheduler carries in overload, over the messages that follow each other in a round."""
     sheet = new_sheet(3.2, 5.0)
     axes = sheet.subplots()
     colors = {LABELS[method]: COLORS[method] for method in METHODS} | {f"rule {RULE}": INK}

@@ -37,7 +37,7 @@ def rule_key(rule: str, weight: Tensor, degree: Tensor) -> Tensor:
 def local_greedy(
     key: Tensor, active: Tensor, conflicts: Conflicts, iterations: int, graphs: Iterator[Graph] | None = None
 ) -> Tensor:
-    """Which links send after some iterations of the local greedy rule (LGS; Joo and Shroff 2009), as booleans.
+    """Return a mask of the links that send after some iterations of the local greedy rule (LGS; Joo and Shroff 2009).
 
     In each iteration a link sends if its key is above those of all active links that it disturbs; these are then
     silent. Of equal keys that of the link with the higher number counts as the larger one. Links that are undecided in

@@ -1,0 +1,265 @@
+"""The operator's folder of a network, and the folders of all its nodes, which are made from it alone."""
+
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from graphact_agents.addresses import Address, Addresses
+from graphact_agents.certificates import TLS_FOLDER, make_certificates
+from graphact_agents.deployment import KEYS, MODEL, NODE, deploy
+from graphact_agents.disk import check_owner, check_parent, check_writable, lock, read_json, sync, write_atomically
+from graphact_agents.graph_file import ShiftOperator, load_graph
+from graphact_agents.messages import KEY_BYTES
+from graphact_agents.model import Cost, Model, cost_of_inference
+from graphact_agents.model_file import load_model
+from graphact_agents.network import AGREED, DEFAULTS, NETWORK_NAME, NetworkFile, check_schedule
+
+GRAPH, SECRETS, LOCK = "graph.npz", "secrets.json", ".lock"
+BASE_PORT, STATUS_PORTS = 7500, 1000
+"""The port of node 0 on one machine, and how far above the port of a node its status is."""
+HEAD = """\
+# A network of graphact-agents. Edit this file, or replace {model} or {graph}, then run
+#   graphact-agents deploy {folder} --out nodes
+# and bring every folder to its node. A node of the graph that has no table here takes no part.
+
+[network]
+# transport = "udp"     # default: udp if all addresses are of one machine, otherwise zenoh with TLS
+# sensor = "read-temperature --json"   # prints a JSON array before each run; default: standard input
+# period = 60.0         # seconds from run to run; default: as long as a run may take; 0: without a clock
+slot = 0.18             # seconds for one round
+# valid_days = 365      # of the certificates of zenoh
+"""
+TABLE = """
+[nodes.{node}]
+address = "{address}"
+{comment}status = "{status}"
+"""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Folders of nodes that were written.
+
+    Attributes:
+        deployment: the number of the deployment, in hexadecimal.
+        folders: the folder of each node.
+        file: the settings.
+        cost: of one inference.
+        left_out: nodes of the graph that take no part.
+    """
+
+    deployment: str
+    folders: Sequence[Path]
+    file: NetworkFile
+    cost: Cost
+    left_out: Sequence[int]
+
+
+def init_network(model: Path, graph: Path, out: Path, address: str | None = None) -> Cost:
+    """Write an operator's folder, all nodes on this machine or at the addresses of a pattern with ``{node}``.
+
+    Returns the cost of one inference.
+
+    Raises:
+        FileExistsError: ``out`` is there already, and not empty.
+    """
+    plain, operator = load_model(model), load_graph(graph)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"{out} is there already; choose another folder, or edit it and deploy")
+    if address is None and operator.num_nodes > STATUS_PORTS:
+        raise ValueError(f"--address must be given for more than {STATUS_PORTS} nodes, got {operator.num_nodes}")
+    check_writable(out)
+    text = HEAD.format(model=MODEL, graph=GRAPH, folder=out.name)
+    for node in range(operator.num_nodes):
+        if address is None:
+            places = f"127.0.0.1:{BASE_PORT + node}", f"127.0.0.1:{BASE_PORT + STATUS_PORTS + node}"
+        else:
+            places = str(Address.parse(address.replace("{node}", str(node)))), "0.0.0.0:9107"
+        comment = "" if address is None else "# "  # others on the network may ask: the operator decides
+        text += TABLE.format(node=node, address=places[0], status=places[1], comment=comment)
+    with replacing(out) as folder:
+        for name, content in ((MODEL, model.read_bytes()), (GRAPH, graph.read_bytes()), (NETWORK_NAME, text.encode())):
+            write_atomically(folder / name, content, mode=0o600)
+        NetworkFile.load(folder / NETWORK_NAME)
+    return cost_of_inference(plain, operator.num_edges, slot=DEFAULTS["slot"])
+
+
+def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollout:
+    """Write the folders of all nodes, ``out/node-0`` and so on, in the place of an earlier deployment.
+
+    All of it appears at once: whenever the process is killed, ``out`` holds the old deployment or the new one. What
+    nodes have written into folders below ``out``, such as logs, stays there and is not read.
+
+    Args:
+        folder: an operator's folder; see :func:`init_network`.
+        out: a folder that holds nothing else.
+        keep_keys: keep the keys of the links. A deployment in which nothing changed that nodes must agree upon then
+            keeps its number, too.
+
+    Raises:
+        PermissionError: others than their owner may change the operator's files.
+        ValueError: the file of the network, the model or the graph is not usable; the error names it.
+    """
+    names = (NETWORK_NAME, MODEL, GRAPH)
+    if not (folder / NETWORK_NAME).is_file():
+        raise FileNotFoundError(f"{folder / NETWORK_NAME} is missing; graphact-agents init writes it")
+    check_parent(folder)
+    check_owner(folder, *(folder / name for name in names))
+    check_owner(folder / SECRETS, private=True)
+    check_out(out)
+    check_writable(out)
+    with locked(folder):
+        file, model = NetworkFile.load(folder / NETWORK_NAME), load_model(folder / MODEL)
+        operator = load_graph(folder / GRAPH)
+        if strangers := [i for i in file.nodes if i >= operator.num_nodes]:
+            size = operator.num_nodes
+            raise ValueError(f"{file.path}: nodes.{strangers[0]} is not in {GRAPH}, which has {size} nodes")
+        left_out = sorted({*range(operator.num_nodes)} - {*file.nodes})
+        operator = operator.among(file.nodes)
+        agreed = agreed_settings(file, model, operator)
+        certificates = {}
+        if file.tls:
+            hosts = {i: address.host for i, address in file.addresses.items()}
+            certificates = make_certificates(hosts, file.valid_days)
+        secret, epoch = renew_secrets(folder, fingerprint(file, model, operator, agreed), keep_keys=keep_keys)
+        everywhere, nodes = file.addresses, deploy(model, operator, epoch=epoch, secret=secret)
+        with replacing(out) as built:
+            for i in file.nodes:
+                addresses = Addresses(everywhere[i], {j: everywhere[j] for j in nodes[i].links.neighbors})
+                settings = file.settings(i) | agreed
+                target = built / f"node-{i}"
+                replace(nodes[i], addresses=addresses, settings=settings).save(target, certificates.get(i))
+                carry_over(out / target.name, target)
+    folders = [out / f"node-{i}" for i in file.nodes]
+    cost = cost_of_inference(model, operator.num_edges, slot=agreed["slot"])
+    return Rollout(nodes[0].links.deployment, folders, file, cost, left_out)
+
+
+def current_deployment(folder: Path) -> str | None:
+    """Return the number of the last deployment of an operator's folder; None before the first."""
+    return str(read_json(folder / SECRETS)["deployment"]) if (folder / SECRETS).is_file() else None
+
+
+def agreed_settings(file: NetworkFile, model: Model, operator: ShiftOperator) -> dict[str, Any]:
+    """Return the settings that all nodes share; ValueError if runs are impossible with them."""
+    is_symmetric = all(operator.hears(i) == heard for i, heard in enumerate(operator.heard_by()))
+    given = {name: file.shared[name] for name in AGREED if name in file.shared}
+    try:
+        check_schedule(given, model.rounds, is_symmetric=is_symmetric)
+    except ValueError as error:
+        raise ValueError(f"{file.path}: network: {error}") from error
+    defaults = {name: DEFAULTS[name] for name in ("slot", "origin", "dynamic")}
+    return defaults | given | {"transport": file.transport, "tls": file.tls}
+
+
+def fingerprint(file: NetworkFile, model: Model, operator: ShiftOperator, agreed: dict[str, Any]) -> str:
+    """Return a hash of all that the nodes must agree upon: model, graph, addresses, shared settings."""
+    content = hashlib.sha256(model.digest)
+    content.update(json.dumps(agreed, sort_keys=True).encode())
+    content.update(json.dumps({i: str(address) for i, address in file.addresses.items()}).encode())
+    for array in (operator.rowptr, operator.col, operator.weight, operator.diagonal):
+        content.update(array.astype(float).tobytes())
+    return content.hexdigest()
+
+
+def renew_secrets(folder: Path, agreed: str, *, keep_keys: bool) -> tuple[bytes, int]:
+    """Draw the secret of the links and the number of the deployment, or keep what is to be kept; both are written.
+
+    The number is a hash of what nodes agree upon and of a number that is drawn, so that no deployment's comes back:
+    with the same keys, values of two deployments would have the same tags.
+    """
+    path = folder / SECRETS
+    if keep_keys and not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: there are no keys to keep before the first deployment")
+    before = read_json(path) if keep_keys else {}
+    try:
+        secret = bytes.fromhex(before["secret"]) if keep_keys else secrets.token_bytes(KEY_BYTES)
+        epoch = int(before["deployment"], 16) if keep_keys and before["agreed"] == agreed else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged: {error}; deploy without --keep-keys") from error
+    if epoch is None:
+        drawn = secrets.token_bytes(KEY_BYTES)
+        epoch = int.from_bytes(hashlib.blake2b(agreed.encode(), key=drawn, digest_size=8).digest(), "big")
+    content = {"secret": secret.hex(), "agreed": agreed, "deployment": f"{epoch:016x}"}
+    write_atomically(path, json.dumps(content, indent=1).encode(), mode=0o600)
+    return secret, epoch
+
+
+# Folders that appear as a whole
+
+
+def check_out(out: Path) -> None:
+    """Raise FileExistsError if a folder holds something else than nodes."""
+    if not out.exists():
+        return
+    if not out.is_dir() or out.is_symlink():
+        raise FileExistsError(f"{out} is not a folder; choose another")
+    if strange := [path.name for path in out.iterdir() if not (path.name.startswith("node-") and path.is_dir())]:
+        raise FileExistsError(f"{out} holds other files, such as {strange[0]!r:.60}; choose another folder")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep others from deploying the same network."""
+    file = os.open(folder / LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        lock(file, f"{folder} is in use by another deploy; wait until it has ended")
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def replacing(out: Path) -> Iterator[Path]:
+    """Give a new folder, and put it into the place of ``out`` at the end, at once; remove what was there."""
+    parent, prefix = out.absolute().parent, f".{out.name}.new-"
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f"{prefix}*"):  # by a process that was killed
+        shutil.rmtree(left)
+    new = parent / f"{prefix}{secrets.token_hex(8)}"
+    new.mkdir(mode=0o700)
+    try:
+        yield new
+        for folder in (new, *(path for path in new.rglob("*") if path.is_dir())):
+            sync(folder)
+        if out.exists() and any(out.iterdir()):
+            exchange(new, out)
+        else:
+            new.rename(out)
+        sync(parent)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def exchange(new: Path, old: Path) -> None:
+    """Exchange two folders: at once where the system can (Linux), otherwise by three renames."""
+    with suppress(AttributeError, OSError):
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+        at_fdcwd, rename_exchange = -100, 2
+        if rename(at_fdcwd, os.fsencode(new), at_fdcwd, os.fsencode(old), rename_exchange) == 0:
+            return
+        if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.EXDEV):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(old))
+    aside = new.with_name(f"{new.name}-old")
+    old.rename(aside)
+    new.rename(old)
+    aside.rename(new)
+
+
+def carry_over(old: Path, new: Path) -> None:
+    """Keep files of a node itself, such as its log, beside those of a new deployment."""
+    for path in old.iterdir() if old.is_dir() else ():
+        if path.is_file() and not path.is_symlink() and path.name not in (NODE, KEYS, MODEL, TLS_FOLDER):
+            try:
+                os.link(path, new / path.name)
+            except OSError:  # a file system without links
+                shutil.copy2(path, new / path.name)

@@ -1,0 +1,160 @@
+"""Running agents through deployments: captured and lost nodes, damaged logs, deliveries that were cut short."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import graphact
+from agents.live import Captured, Daemon, make_network
+from agents.real_rollouts import roll_out
+from agents.test_live_zenoh import session
+from graphact import nn
+from graphact_agents import Deployment, read_log
+from graphact_agents.addresses import Address, Addresses
+from graphact_agents.command import main
+from graphact_agents.log import Began
+from graphact_agents.network_folder import deploy_network
+from graphact_agents.transports.zenoh import Tls
+
+TRIANGLE = [(0, 1), (1, 2), (0, 2)]
+OPTIONS = ["--period", "1.5", "--slot", "0.5"]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return make_network(tmp_path, TRIANGLE, 3, transport="udp")
+
+
+def deploy_again(folders, without=(), keep_keys=False):
+    """Deploy from the operator's folder, perhaps without some nodes; what the nodes wrote stays."""
+    out = folders[0].parent
+    network = out.with_name(f"{out.name}.network")
+    head, *tables = (network / "network.toml").read_text().split("[nodes.")
+    kept = [f"[nodes.{table}" for table in tables if int(table.partition("]")[0]) not in without]
+    (network / "network.toml").write_text(head + "".join(kept))
+    return deploy_network(network, out, keep_keys=keep_keys).folders
+
+
+@pytest.mark.slow
+def test_a_captured_folder_changes_nothing_for_the_others(folders, tmp_path):
+    """F1 and F2: node 0 swaps its model and its row; after the next deployment all answer with the operator's."""
+    wanted = Deployment.load(folders[1])
+    graphact.save(nn.GCNN([1, 1], order=1).double(), folders[0] / "model.safetensors")
+    described = json.loads((folders[0] / "node.json").read_text()) | {"weights": [9.0, 9.0]}
+    (folders[0] / "node.json").write_text(json.dumps(described))
+    deploy_again(folders)
+    model, graph = graphact.load(folders[0] / "model.safetensors"), np.zeros((3, 3))
+    for folder in folders:
+        node = Deployment.load(folder)
+        assert node.model.digest == wanted.model.digest
+        graph[node.node, list(node.row.hears)] = node.row.weights
+    x = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
+    expected = model(x, graphact.Graph.from_dense(torch.from_numpy(graph)))
+    with ExitStack() as opened:
+        daemons = [opened.enter_context(Daemon(folder, *OPTIONS)) for folder in folders]
+        for i, daemon in enumerate(daemons):
+            output = daemon.next_event("result", where=lambda event: event["complete"])["output"]
+            np.testing.assert_allclose(output, expected[i].detach(), rtol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep_keys", [False, True])
+def test_old_keys_open_nothing_after_the_next_deployment(folders, tmp_path, keep_keys):
+    """F3: node 2 was stolen, and its folder here is gone; the others are complete without it, whatever it says."""
+    stolen = shutil.copytree(folders[2], tmp_path / "stolen")
+    shutil.rmtree(folders[2])
+    left = deploy_again(folders, without=[2], keep_keys=keep_keys)
+    assert len(left) == 2
+    with (
+        Captured(stolen, slot=0.5, period=1.5) as thief,
+        Daemon(left[0], *OPTIONS) as first,
+        Daemon(left[1], *OPTIONS) as second,
+    ):
+        run = first.next_event("result", where=lambda event: event["complete"])["run"]
+        for to in (0, 1):
+            for ahead in (1, 2):
+                thief.send_value(to, run + ahead, value=(1e6,))
+        for daemon in (first, second):
+            found = daemon.next_event("result", where=lambda event: event["run"] >= run + 3)
+            assert found["complete"]
+            daemon.process.terminate()
+            counters = daemon.next_event("end")["counters"]
+            assert counters["strangers"] + counters["foreign"] == 2
+            assert counters["forged"] == counters["misfit"] == 0
+
+
+@pytest.mark.slow
+def test_an_old_certificate_is_not_let_in(tmp_path):
+    """F7: each deployment has an authority of its own, whose key nobody has."""
+    pytest.importorskip("zenoh")
+    folders = make_network(tmp_path, [(0, 1)], 2, transport="zenoh")
+    shutil.copytree(folders[1] / "tls", tmp_path / "old")
+    deploy_again(folders)
+    with Daemon(folders[0], *OPTIONS) as first, Daemon(folders[1], *OPTIONS):
+        first.next_event("result", where=lambda event: event["complete"])
+        where = Deployment.load(folders[0]).reached.listen
+        with session(f"tls/{where}", Tls.from_folder(tmp_path / "old")) as thief:
+            assert first.next_event("result", where=lambda event: event["complete"])
+            assert len(thief.info.peers_zid()) == 0
+
+
+@pytest.mark.slow
+def test_one_folder_is_for_one_agent(folders):
+    """F8: a second one, at another address, uses no run number at all."""
+    with Daemon(folders[0], *OPTIONS) as first:
+        first.next_event("ready")
+        node = Deployment.load(folders[0])
+        elsewhere = Addresses(Address("127.0.0.2", 7500), node.reached.neighbors)
+        replace(node, addresses=elsewhere).save(folders[0])
+        command = [sys.executable, "-m", "graphact_agents.command", "run", str(folders[0]), *OPTIONS]
+        second = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        assert second.returncode == 2
+        assert second.stderr.endswith("log.jsonl is in use by another agent; one folder is for one agent\n")
+        first.next_event("result")
+    runs = [record.run for record in read_log(folders[0] / "log.jsonl") if isinstance(record, Began)]
+    assert len(set(runs)) == len(runs)
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_in_the_log_keeps_no_agent_from_starting(folders):
+    """F9: wherever it is; the agent warns, and uses no number twice."""
+    log, rng, used = folders[0] / "log.jsonl", random.Random(0), []
+    for _ in range(4):
+        with Daemon(folders[0], "--period", "0", "--slot", "0.01", "--runs", "3") as daemon:
+            used += [event["run"] for event in daemon.results(3)]
+            assert daemon.process.wait(60) == 0
+        content = bytearray(log.read_bytes())
+        content[rng.randrange(len(content) - 1)] ^= 1 << rng.randrange(8)
+        log.write_bytes(bytes(content))
+    assert len(set(used)) == len(used)
+
+
+def test_a_delivery_that_was_cut_short_is_refused(folders, tmp_path, capsys):
+    """Files of two deployments in one folder: none of them alone looks wrong."""
+    old = shutil.copytree(folders[0], tmp_path / "old")
+    deploy_again(folders)
+    for name in ("keys.json", "node.json"):
+        mixed = shutil.copytree(folders[0], tmp_path / f"with the old {name}")
+        shutil.copy(old / name, mixed)
+        assert main(["run", str(mixed)]) == 2
+        assert "damaged, or not of deployment" in capsys.readouterr().err
+    (folders[0] / "keys.json").unlink()
+    assert main(["run", str(folders[0])]) == 2
+    assert "keys.json is missing; graphact-agents deploy writes it" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_processes_take_another_model_a_node_more_and_a_node_less(tmp_path):
+    network = roll_out(tmp_path, 4, 0.6)
+    count, complete = network.check()
+    assert count > complete > 3 * 4
+    assert len(network.deployments) == 4
+    assert [name for name, *_ in network.seconds_of_changes()] == ["another model", "a node more", "a node less"]

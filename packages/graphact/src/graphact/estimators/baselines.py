@@ -1,0 +1,109 @@
+"""Baselines of a signal estimator: simple rules and least squares, for the same readings."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from graphact.estimators.inputs import Array
+from graphact.estimators.signal_estimators import SignalRegressor
+from graphact.estimators.signal_inputs import windows
+
+RIDGE = 1e-3  # of the mean square of a feature
+
+
+def compare_baselines(
+    model: SignalRegressor, train: Any, test: Any, y_train: Any = None, y_test: Any = None
+) -> dict[str, float]:
+    """Return the root mean square error of a fitted model and of what needs no network, in the units of the targets.
+
+    All get the same readings, which are corrupted for the tasks that corrupt them (:meth:`SignalRegressor.corrupt`).
+
+    - ``"reading as it is"``: the present reading of a node, or the mean of all where it is missing.
+    - ``"neighbours' mean"`` and ``"neighbours' median"``: of the present readings of the neighbours, without its own.
+    - ``"each node alone"``: least squares on a node's own window.
+    - ``"linear least squares"``: least squares on the windows of all nodes that the rounds of the model reach.
+    - ``"network"``: the model.
+
+    Args:
+        model: a fitted estimator, with targets of one number at every node.
+        train: the readings that it was fitted on, for least squares.
+        test: readings of later times.
+        y_train: targets, where it was fitted on some.
+        y_test: likewise.
+
+    Example:
+        >>> import numpy as np, graphact
+        >>> from graphact.estimators import SignalRegressor, compare_baselines
+        >>> graph = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).normalize("symmetric")
+        >>> readings = np.sin(np.arange(300) / 10)[:, None] + np.random.default_rng(0).normal(size=(300, 3)) / 10
+        >>> model = SignalRegressor(task="denoise", epochs=5, random_state=0).fit(readings[:200], graph=graph)
+        >>> list(compare_baselines(model, readings[:200], readings[200:]))[-2:]
+        ['linear least squares', 'network']
+    """
+    if model.target_node_ is not None or model.n_outputs_ != 1 or model.n_channels_ != 1:
+        raise ValueError("model must have one feature and one target at every node to be compared with simple rules")
+    (fit_x, fit_y), (x, y) = (spoil(model, *each) for each in ((train, y_train), (test, y_test)))
+    known = np.isfinite(y)
+    average = float(np.nanmean(fit_x))
+    newest = np.where(np.isfinite(x), x, average)
+    reached = reachable(model)
+    edges, around = model.graph_.to_dense().cpu().numpy() != 0, list[Array]()
+    for node, row in enumerate(edges):
+        row[node] = False
+        around.append(np.flatnonzero(row))
+    found = {
+        "reading as it is": newest,
+        "neighbours' mean": over_neighbors(np.nanmean, x, around, average),
+        "neighbours' median": over_neighbors(np.nanmedian, x, around, average),
+        "each node alone": least_squares(model, fit_x, fit_y, x, np.eye(len(edges), dtype=bool)),
+        "linear least squares": least_squares(model, fit_x, fit_y, x, reached),
+        "network": model._outputs_of(x[..., np.newaxis], None)[..., 0],
+    }
+    return {name: float(np.sqrt(np.mean((answer - y)[known] ** 2))) for name, answer in found.items()}
+
+
+def spoil(model: SignalRegressor, readings: Any, y: Any) -> tuple[Array, Array]:
+    """Return the inputs and the targets ``(T, N)`` of a task."""
+    clean = model._readings(readings, reset=False)
+    targets = model._targets(clean, y)[..., 0]
+    return (clean if y is not None else model._corrupt(clean))[..., 0], targets
+
+
+def over_neighbors(function: Any, x: Array, around: list[Array], otherwise: float) -> Array:
+    """Return a function of the present readings of the neighbours; a number where there are none."""
+    out = np.full(x.shape, otherwise)
+    for node, others in enumerate(around):
+        has_any = np.isfinite(x[:, others]).any(1)
+        if has_any.any():
+            out[has_any, node] = function(x[np.ix_(has_any, others)], axis=1)
+    return out
+
+
+def reachable(model: SignalRegressor) -> Array:
+    """Return which nodes ``(N, N)`` the rounds of a model reach."""
+    step = (model.graph_.to_dense().cpu().numpy() != 0) | np.eye(model.graph_.num_nodes, dtype=bool)
+    reached = np.eye(len(step), dtype=bool)
+    for _ in range(model.rounds):
+        reached = step.astype(int) @ reached > 0
+    return np.asarray(reached)
+
+
+def least_squares(model: SignalRegressor, fit_x: Array, fit_y: Array, x: Array, reached: Array) -> Array:
+    """Return the answers of a linear map for each node, of the windows of those that it reaches."""
+    mean, std = np.nanmean(fit_x), np.nanstd(fit_x)
+
+    def columns(values: Array) -> Array:
+        scaled = torch.from_numpy((values - mean) / std)[..., None]
+        past = windows(scaled, torch.arange(len(values)), model.window).numpy()
+        return np.concatenate([np.nan_to_num(past), np.isnan(past)], axis=-1)
+
+    learn, answer, out = columns(fit_x), columns(x), np.empty(x.shape)
+    for node, others in enumerate(reached):
+        known = np.isfinite(fit_y[:, node])
+        a, b = (part[:, others].reshape(len(part), -1) for part in (learn[known], answer))
+        a, b = (np.concatenate([part, np.ones((len(part), 1))], axis=1) for part in (a, b))
+        normal = a.T @ a + RIDGE * len(a) * np.eye(a.shape[1])
+        normal[-1, -1] -= RIDGE * len(a)  # not of the constant
+        out[:, node] = b @ np.linalg.solve(normal, a.T @ (fit_y[known, node]))
+    return out

@@ -1,0 +1,575 @@
+"""Estimators of signals on one graph: readings of sensors over time, in the units of their user."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from graphact._checks import check_choice, check_integer, check_keywords, check_probability
+from graphact.estimators.graph_estimator import GraphEstimator
+from graphact.estimators.inputs import Array, as_array, as_graph, nodes_at_least
+from graphact.estimators.node_estimators import MISSING
+from graphact.estimators.signal_inputs import (
+    MISSING_POLICIES,
+    Scale,
+    check_readings,
+    check_times,
+    corrupt,
+    find_node,
+    fit_scale,
+    known_labels,
+    silent_or_stuck,
+    windows,
+)
+from graphact.functional.adaptive_filter import BankFunction
+from graphact.graph.normalize import Normalization
+from graphact.nn import GCNN, ScaledNetwork
+from graphact.nn.lookup import Activation
+
+TASKS = ("denoise", "impute", "forecast")
+SCALINGS = ("global", "node")
+HELD_OUT_SEED = 0  # of the corruption of held-out readings, the same in every epoch
+TIMES_AT_ONCE = 1024
+MIN_TIMES = 2
+CORRUPTION: dict[str | None, tuple[float, float, float]] = {
+    "denoise": (0.5, 0.05, 0.05),
+    "impute": (0.0, 0.0, 0.2),
+    "forecast": (0.0, 0.0, 0.0),
+    None: (0.0, 0.0, 0.0),
+}
+"""Noise, outliers and hidden readings that a task is trained with, where they are None."""
+
+
+@check_keywords
+class SignalEstimator(GraphEstimator):
+    """Base of estimators whose samples are times, at each of which every node of one graph has a reading."""
+
+    def __init__(
+        self,
+        rounds: int = 2,
+        *,
+        task: Literal["denoise", "impute", "forecast"] | None = None,
+        horizon: int = 1,
+        window: int = 1,
+        target_node: int | str | None = None,
+        missing: Literal["mask", "refuse"] = "mask",
+        scaling: Literal["global", "node"] = "global",
+        noise: float | None = None,
+        outliers: float | None = None,
+        hide: float | None = None,
+        width: int = 16,
+        bank: Literal["linear", "adaptive"] = "adaptive",
+        ops: Sequence[BankFunction] = ("median",),
+        activation: Activation = "gelu",
+        normalize: Normalization | None = "symmetric",
+        dropout: float = 0.0,
+        epochs: int = 100,
+        batch_size: int = 32,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.0,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.15,
+        patience: int = 20,
+        device: str | torch.device = "cpu",
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.rounds = rounds
+        self.task = task
+        self.horizon = horizon
+        self.window = window
+        self.target_node = target_node
+        self.missing = missing
+        self.scaling = scaling
+        self.noise = noise
+        self.outliers = outliers
+        self.hide = hide
+        self.width = width
+        self.bank = bank
+        self.ops = ops
+        self.activation = activation
+        self.normalize = normalize
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # The network
+
+    def _build(self, in_features: int, out_features: int) -> nn.Module:
+        """The network with its scaling, for readings of ``in_features`` features."""
+        mask = check_choice("missing", self.missing, MISSING_POLICIES) == "mask"
+        inputs = self.window * in_features * (2 if mask else 1)
+        nodes = list(self.nodes_) if check_choice("scaling", self.scaling, SCALINGS) == "node" else None
+        options: dict[str, Any] = {"window": self.window, "mask": mask, "nodes": nodes}
+        scaled = None if isinstance(self, ClassifierMixin) else out_features
+        network = self._network(inputs, out_features)
+        return ScaledNetwork(network, in_features, out_features=scaled, **options).to(self.device)
+
+    def _network(self, in_features: int, out_features: int) -> GCNN:
+        """As many layers of order 1 as the rounds pay for."""
+        rounds, width = (check_integer(name, getattr(self, name), minimum=1) for name in ("rounds", "width"))
+        options: dict[str, Any] = {"order": 1, "activation": self.activation, "bank": self.bank}
+        options |= {"bias": True, "residual": True, "normalize": self.normalize}
+        options |= {"ops": list(self.ops)} if self.bank == "adaptive" else {}
+        cost = sum(layer.exchanges for layer in GCNN([1, 1], **options).layers())
+        if rounds % cost:
+            raise ValueError(
+                f"rounds must be a multiple of {cost}, those of a layer with {self.activation!r}, got {rounds}"
+            )
+        return GCNN([in_features, *[width] * (rounds // cost)], out_features=out_features, **options)
+
+    def _describe(self) -> dict[str, Any]:
+        """The entries of a model file, so that agents read the file of the estimator."""
+        from graphact.files import describe_model
+
+        assert isinstance(self.model_, ScaledNetwork)
+        return describe_model(self.model_)
+
+    # Inputs
+
+    def _readings(self, X: Any, *, reset: bool) -> Array:  # noqa: N803
+        """Readings ``(T, N, F)`` in float64."""
+        ahead = self.task == "forecast"
+        check_times("X", X, equal_steps=ahead or self.window > 1)
+        policy = check_choice("missing", self.missing, MISSING_POLICIES)
+        options: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_finite": False}
+        options["ensure_min_samples"] = MIN_TIMES if reset else 1
+        given = as_array(X) if isinstance(X, Tensor) else X
+        if len(shape := as_array(X).shape) == 1:
+            raise ValueError(f"X must have the shape (times, nodes), got {shape}. Reshape your data: X.reshape(-1, 1)")
+        values = validate_data(self, given, reset=reset, **options)
+        values = check_readings("X", values, policy)
+        if reset:
+            names = getattr(self, "feature_names_in_", None)
+            self.nodes_ = [str(name) for name in (range(values.shape[1]) if names is None else names)]
+            self.n_channels_ = values.shape[2]
+        elif values.shape[2] != self.n_channels_:
+            raise ValueError(f"X must have {self.n_channels_} features at each node, got {values.shape[2]}")
+        return values
+
+    def _graph_of_nodes(self, graph: Any, num_nodes: int) -> Any:
+        """The graph of a call, which must have the nodes of the readings."""
+        graph = None if graph is None else as_graph(graph, self.normalize)
+        if graph is not None and hasattr(graph, "num_nodes") and nodes_at_least(graph) != num_nodes:
+            raise ValueError(
+                f"X must have a column for each of the {nodes_at_least(graph)} nodes of graph, in their order, got "
+                f"{num_nodes}"
+            )
+        return self._graph(torch.zeros(num_nodes, 1), graph).to(self.device)
+
+    def _check_settings(self) -> None:
+        check_integer("window", self.window, minimum=1)
+        if self.task is not None:
+            check_choice("task", self.task, TASKS)
+        if self.task == "forecast":
+            check_integer("horizon", self.horizon, minimum=1)
+        if self.missing == "refuse" and self.window > 1:
+            raise ValueError("missing must be 'mask' for a window: the first times have no past, which is missing")
+
+    def _corruption(self) -> tuple[float, float, float]:
+        """Shares of noise, outliers and hidden readings in training."""
+        given = (self.noise, self.outliers, self.hide)
+        noise, outliers, hide = (
+            default if value is None else value for value, default in zip(given, CORRUPTION[self.task], strict=True)
+        )
+        if not 0 <= noise < np.inf:
+            raise ValueError(f"noise must be a number of standard deviations, at least 0, got {noise}")
+        if self.missing == "refuse":
+            if self.hide:
+                raise ValueError("hide must be 0 with missing='refuse', which has no feature for a hidden reading")
+            hide = 0.0
+        return float(noise), check_probability("outliers", outliers), check_probability("hide", hide)
+
+    @property
+    def _shift(self) -> int:
+        """The number of times from readings to their target."""
+        return self.horizon if self.task == "forecast" else 0
+
+    def _split(self, times: int) -> tuple[Array, Array]:
+        """The times to learn from and, with early stopping, the last ones; none of the first reaches into these."""
+        usable = times - self._shift
+        if usable < MIN_TIMES + 2 * bool(self.early_stopping):
+            raise ValueError(f"X must hold at least {MIN_TIMES + 2 + self._shift} times to learn from, got {times}")
+        if not self.early_stopping:
+            return np.arange(usable), np.array([], dtype=np.int64)
+        held, gap = round(self.validation_fraction * usable), self.window - 1 + self._shift
+        learned = usable - held - gap
+        if held < 1 or learned < MIN_TIMES:
+            raise ValueError(
+                f"X must hold more times: of {times}, {max(held, 0)} are held out to stop, and {gap} between them and "
+                f"the training part belong to the window and the horizon; change validation_fraction, got "
+                f"{self.validation_fraction}, or set early_stopping=False"
+            )
+        return np.arange(learned), np.arange(usable - held, usable)
+
+    # Training
+
+    def _learn(self, X: Any, y: Any, graph: Any) -> Self:  # noqa: N803
+        """Fit scaling and network on the training part."""
+        self._check_settings()
+        if y is not None and self.task is not None:
+            raise ValueError(f"y must be None for task={self.task!r}, whose targets are readings; or leave task out")
+        if y is None and self.task is None:
+            raise ValueError(
+                f"requires y to be passed, but the target y is None; without y, task= must be one of {', '.join(TASKS)}"
+            )
+        readings = self._readings(X, reset=True)
+        self.has_graph_ = graph is not None
+        if graph is None:
+            warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=4)
+        self.graph_ = self._graph_of_nodes(graph, readings.shape[1])
+        self.target_node_ = None if self.target_node is None else find_node(self.target_node, self.nodes_)
+        train, held_out = self._split(len(readings))
+        last = int(train[-1]) + 1
+        self._report_columns(readings[:last])
+        scale = fit_scale(readings[:last], self.scaling == "node")
+        scaled = scale.apply(readings).to(self.device)
+        targets, loss_of, out_scale = self._prepare_targets(readings, y, last)
+        generator, corruption = torch.Generator(), self._corruption()
+        held_out_inputs: list[Tensor] = []
+
+        def inputs_at(times: Array, generator: torch.Generator | None) -> Tensor:
+            x = corrupt(windows(scaled, times, self.window), *corruption, generator)
+            if self.missing == "refuse":
+                return x
+            return torch.cat([x.nan_to_num(0.0), (~x.isnan()).to(x.dtype)], dim=-1)
+
+        def loss(model: nn.Module, times: Array) -> Tensor:
+            assert isinstance(model, ScaledNetwork)
+            if model.training:
+                x = inputs_at(times, None)
+            else:
+                if not held_out_inputs:
+                    held_out_inputs.append(inputs_at(times, generator.manual_seed(HELD_OUT_SEED)))
+                (x,) = held_out_inputs
+            outputs = model.network(x, self.graph_)
+            outputs = outputs if self.target_node_ is None else outputs[:, self.target_node_]
+            return loss_of(outputs, targets[torch.as_tensor(times)])
+
+        inputs, outputs = self._sizes()
+        size = check_integer("batch_size", self.batch_size, minimum=1)
+        self._train(inputs, outputs, loss, train, held_out=held_out, batch_size=size, schedule="cosine")
+        assert isinstance(self.model_, ScaledNetwork)
+        self.model_.input.set(*scale)
+        if self.model_.output is not None:
+            self.model_.output.set(*out_scale)
+        return self
+
+    def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:
+        """Targets of all times, the loss of outputs, and the scale of outputs; ``last`` ends the training part."""
+        raise NotImplementedError
+
+    def _report_columns(self, readings: Array) -> None:
+        """Warn of sensors without a reading and of those that never change; refuse them where each has a scale."""
+        silent, stuck = silent_or_stuck(readings, self.nodes_)
+        for names, what in ((silent, "has no reading"), (stuck, "always reads the same")):
+            if not names:
+                continue
+            listed = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+            found = f"X: {listed} {what} in the training part"
+            if self.scaling == "node":
+                raise ValueError(
+                    f"{found}, and scaling='node' needs readings that vary: leave it out, or scaling='global'"
+                )
+            if len(readings) > MIN_TIMES:
+                warnings.warn(f"{found}; is the sensor broken?", stacklevel=5)
+
+    # Answers
+
+    def corrupt(self, X: Any) -> Array:  # noqa: N803
+        """Return readings as they are corrupted in training, drawn with a fixed seed, to compare methods on the same.
+
+        A denoiser gets noise, outliers and missing readings, an imputer missing ones; others leave them as they are.
+        """
+        check_is_fitted(self)
+        found = self._corrupt(self._readings(X, reset=False))
+        return found[..., 0] if as_array(X).ndim == 2 else found
+
+    def _corrupt(self, readings: Array) -> Array:
+        mean, std = (getattr(self.model_.input, name).double().cpu() for name in ("mean", "std"))
+        generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+        scaled = corrupt((torch.tensor(readings) - mean) / std, *self._corruption(), generator)
+        return np.asarray((scaled * std + mean).numpy())
+
+    def _outputs(self, X: Any, graph: Any) -> Array:  # noqa: N803
+        """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node."""
+        check_is_fitted(self)
+        return self._outputs_of(self._readings(X, reset=False), graph)
+
+    def _outputs_of(self, readings: Array, graph: Any) -> Array:
+        """The same for readings ``(T, N, F)``."""
+        ready = self._fitted_graph(graph, readings.shape[1])
+        x, times = torch.tensor(readings, device=self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
+        model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
+        with torch.no_grad():
+            parts = [model(windows(x, some, self.window), wide).cpu() for some in times]
+        outputs: Array = torch.cat(parts).numpy()
+        return outputs if self.target_node_ is None else outputs[:, self.target_node_]
+
+    def _fitted_graph(self, graph: Any, num_nodes: int) -> Any:
+        if graph is not None:
+            return self._graph_of_nodes(graph, num_nodes)
+        if hasattr(self, "graph_"):
+            return self.graph_
+        if self.has_graph_:
+            raise ValueError("graph must be given: the file of an estimator holds no graph")
+        return self._graph_of_nodes(None, num_nodes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = self.missing == "mask"
+        tags.target_tags.required = self.task is None
+        return tags
+
+
+class SignalRegressor(RegressorMixin, SignalEstimator):
+    """Numbers at the nodes of a graph, from readings over time: denoised, filled in, forecast, or a target of your own.
+
+    The network has its scaling in itself: readings go in and answers come out in their own units, also in a model file,
+    in ONNX and on agents. The last times are held out to stop training; none of them is shuffled into the others.
+
+    Args:
+        rounds: exchanges between neighbours for one answer: as many layers of order 1.
+        task: what to learn without ``y``. ``"denoise"`` and ``"impute"`` learn the readings from corrupted ones: with
+            noise, outliers and hidden readings, or with hidden ones alone; ``"forecast"`` learns those to come.
+        horizon: times to forecast ahead.
+        window: readings that a node looks back on, with the present one.
+        target_node: the number or name of the node that a one-dimensional ``y`` belongs to.
+        missing: ``"mask"`` takes NaN for a missing reading, which neighbours get as 0 with a feature that says so;
+            ``"refuse"`` raises.
+        scaling: ``"global"`` for one mean and standard deviation, ``"node"`` for those of each node, with which nodes
+            are no longer alike: a node that is added needs its own.
+        noise: standard deviation of noise added to readings in training, in theirs; 0.5 for ``"denoise"``, else 0.
+        outliers: share of readings with an error of ten standard deviations in training; 0.05 for ``"denoise"``.
+        hide: share of readings that are hidden in training; 0.05 for ``"denoise"``, 0.2 for ``"impute"``.
+        width: features of a layer.
+        bank: ``"adaptive"`` or ``"linear"`` filter banks, see :class:`graphact.nn.GCNN`.
+        ops: the functions of adaptive banks.
+        activation: of the layers; one of neighbourhoods takes rounds of its own.
+        normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` is used unchanged.
+        dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
+        epochs: passes over the training part; the step size falls along half a cosine.
+        batch_size: times in a step.
+        learning_rate: the first step size of Adam.
+        weight_decay: decoupled decay of the parameters.
+        early_stopping: hold out the last times, keep the parameters with the least loss on them, and stop after
+            ``patience`` epochs without a smaller one.
+        validation_fraction: the part that is held out.
+        patience: epochs to wait.
+        device: where to train and predict.
+        verbose: print a line each epoch.
+        random_state: decides initial parameters, batches and corruption.
+
+    Attributes:
+        model_: the trained :class:`graphact.nn.ScaledNetwork`; :meth:`save` writes it for ``load`` and for agents.
+        graph_: the graph it was trained on, as a shift operator.
+        nodes_: names of the nodes.
+        loss_curve_: the training loss of each epoch, of scaled targets.
+        n_iter_: epochs that were run.
+        best_epoch_: the epoch whose parameters were kept.
+
+    Example:
+        >>> import numpy as np, graphact
+        >>> from graphact.estimators import SignalRegressor
+        >>> graph = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).normalize("symmetric")
+        >>> weather = np.sin(np.arange(200) / 10)[:, None] * 5 + 280
+        >>> readings = weather + np.random.default_rng(0).normal(size=(200, 3))
+        >>> model = SignalRegressor(task="forecast", window=3, epochs=20, random_state=0)
+        >>> model.fit(readings[:150], graph=graph).score(readings[150:]) > 0.5
+        True
+    """
+
+    def fit(self, X: Any, y: Any = None, *, graph: Any = None) -> Self:  # noqa: N803
+        """Train on a graph, with the mean squared error of scaled targets.
+
+        Args:
+            X: readings ``(T, N)`` or ``(T, N, F)`` of NumPy, torch or pandas, whose columns are nodes and whose index,
+                if it is one of times, ascends.
+            y: targets ``(T, N)`` or ``(T, N, O)``, ``(T,)`` with ``target_node``, or None with ``task``; NaN asks for
+                nothing.
+            graph: as :meth:`NodeClassifier.fit` takes it, with its nodes in the order of the columns of ``X``.
+
+        Raises:
+            ValueError: arguments that do not fit together, times that do not ascend, or too few of them.
+        """
+        return self._learn(X, y, graph)
+
+    def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:
+        values = self._targets(readings, y)
+        self.n_outputs_ = values.shape[-1]
+        self.has_outputs_ = y is not None and as_array(y).ndim == 3
+        per_node = self.scaling == "node" and self.target_node_ is None
+        scale = fit_scale(values[:last] if values.ndim == 3 else values[:last, np.newaxis], per_node)
+        targets = scale.apply(values).to(self.device)
+        if not bool(targets[:last].isfinite().any()):
+            raise ValueError("y must hold a number in the training part, got NaN alone")
+
+        def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
+            known = ~target.isnan()
+            error = (outputs - target.nan_to_num(0.0)).square()
+            return (error * known).sum() / known.sum().clamp_min(1)
+
+        return targets, loss_of, scale
+
+    def _targets(self, readings: Array, y: Any) -> Array:
+        """Targets ``(T, N, O)``, or ``(T, O)`` with a target node; NaN where nothing is known."""
+        if y is None:
+            values, ahead = readings, self._shift
+            values = np.concatenate([values[ahead:], np.full((ahead, *values.shape[1:]), np.nan)]) if ahead else values
+            return values if self.target_node_ is None else values[:, self.target_node_]
+        values = np.asarray(as_array(y))
+        if values.ndim == 2 and values.shape[1] == 1 and self.target_node_ is not None:
+            values = column_or_1d(values, warn=True)
+        values = values.astype(np.float64)
+        check_target_shape(values, readings, self.target_node_)
+        bad = np.isinf(values) if self.missing == "mask" else ~np.isfinite(values)
+        if bad.any():
+            found = "NaN" if np.isnan(values[bad][0]) else "infinity"
+            raise ValueError(f"y must hold finite numbers, got {found} at time {np.argwhere(bad)[0][0]}")
+        if self.target_node_ is not None:
+            return values[:, np.newaxis]
+        return values[..., np.newaxis] if values.ndim == 2 else values
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.n_channels_, self.n_outputs_
+
+    def predict(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
+        """The answers at all times, ``(T, N)``, with a last dimension where ``y`` or ``X`` has one, or ``(T,)``.
+
+        They are computed in float64, with the parameters of the model, which are float32.
+        A forecast in row t is that of time t + horizon. A row needs the rows before it that the window reads.
+        """
+        found = self._outputs(X, graph)
+        return found if self.n_outputs_ > 1 or getattr(self, "has_outputs_", False) else found[..., 0]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
+        """The coefficient of determination, R², over all known targets.
+
+        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`).
+        """
+        check_is_fitted(self)
+        readings = self._readings(X, reset=False)
+        found = self._outputs_of(self._corrupt(readings) if y is None else readings, graph)
+        targets = self._targets(readings, y)
+        weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
+        weight = np.broadcast_to(weight.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
+        known = np.isfinite(targets)
+        if not known.any():
+            raise ValueError("y must hold a number to score, got none")
+        weight, errors = weight[known], (found - targets)[known]
+        apart = targets[known] - np.average(targets[known], weights=weight)
+        return float(1 - (weight * errors**2).sum() / max((weight * apart**2).sum(), np.finfo(float).tiny))
+
+
+class SignalClassifier(ClassifierMixin, SignalEstimator):
+    """Classes at the nodes of a graph, from readings over time. Settings are those of :class:`SignalRegressor`.
+
+    Attributes:
+        classes_: the classes, in the order of the last dimension of ``predict_proba``.
+
+    Example:
+        >>> import numpy as np, graphact
+        >>> from graphact.estimators import SignalClassifier
+        >>> graph = graphact.Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]]).normalize("symmetric")
+        >>> readings = np.random.default_rng(0).normal(size=(200, 3)) + 20
+        >>> is_above = readings > readings.mean(1, keepdims=True)
+        >>> model = SignalClassifier(epochs=20, random_state=0).fit(readings[:150], is_above[:150], graph=graph)
+        >>> model.score(readings[150:], is_above[150:]) > 0.8
+        True
+    """
+
+    def fit(self, X: Any, y: Any, *, graph: Any = None) -> Self:  # noqa: N803
+        """Train on a graph, with the cross entropy.
+
+        Args:
+            X: readings, as :meth:`SignalRegressor.fit` takes them.
+            y: classes ``(T, N)``, or ``(T,)`` with ``target_node``; NaN or None where they are not known.
+            graph: as :meth:`SignalRegressor.fit` takes it.
+        """
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        return self._learn(X, y, graph)
+
+    def _labels(self, readings: Array, y: Any) -> tuple[Array, Array]:
+        """Labels, and where they are known."""
+        labels = as_array(y)
+        if labels.ndim == 2 and labels.shape[1] == 1 and self.target_node_ is not None:
+            labels = column_or_1d(labels, warn=True)
+        if labels.dtype.kind == "f" and np.isinf(labels).any():
+            raise ValueError("y must hold classes, got infinity")
+        labels, known = known_labels(labels)
+        check_target_shape(labels, readings, self.target_node_, classes=True)
+        if self.missing == "refuse" and not known.all():
+            raise ValueError("y must hold a class everywhere with missing='refuse', got NaN")
+        return labels, known
+
+    def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:  # noqa: ARG002
+        labels, known = self._labels(readings, y)
+        check_classification_targets(labels[known])
+        self.classes_ = np.unique(labels[known])
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
+        numbers = np.full(labels.shape, -1)
+        numbers[known] = np.searchsorted(self.classes_, labels[known])
+        targets = torch.from_numpy(numbers).to(self.device)
+
+        def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
+            loss = F.cross_entropy(outputs.flatten(0, -2), target.flatten(), ignore_index=-1, reduction="sum")
+            return loss / (target >= 0).sum().clamp_min(1)
+
+        return targets, loss_of, Scale(np.zeros(1), np.ones(1))
+
+    def _sizes(self) -> tuple[int, int]:
+        return self.n_channels_, len(self.classes_)
+
+    def predict_proba(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
+        """Probabilities of the classes, ``(T, N, classes)``, or ``(T, classes)`` at the target node."""
+        found: Array = torch.from_numpy(self._outputs(X, graph)).double().softmax(-1).numpy()
+        return found
+
+    def predict(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
+        """The most probable class at each time, ``(T, N)``, or ``(T,)`` at the target node."""
+        best = self._outputs(X, graph).argmax(-1)
+        found: Array = self.classes_[best]
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
+        """The share of known classes that are right."""
+        found = self.predict(X, graph=graph)
+        labels, known = self._labels(self._readings(X, reset=False), y)
+        weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
+        weight = np.broadcast_to(weight.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
+        return float(np.average((found == labels)[known], weights=weight[known]))
+
+
+def check_target_shape(values: Array, readings: Array, target_node: int | None, *, classes: bool = False) -> None:
+    """Raise unless there is a target for each time at the target node, or at each node."""
+    times, nodes = readings.shape[:2]
+    if target_node is not None:
+        if values.shape != (times,):
+            raise ValueError(f"y must have the shape ({times},) for target_node={target_node}, got {values.shape}")
+        return
+    if values.shape == (times,):
+        raise ValueError(
+            f"y has one value for each time: target_node= must say which of the {nodes} nodes it belongs to"
+        )
+    if values.shape[:2] != (times, nodes) or values.ndim > (2 if classes else 3):
+        raise ValueError(f"y must have the shape ({times}, {nodes}), as X, got {values.shape}")

@@ -1,0 +1,127 @@
+"""Readings of sensors as arrays ``(T, N, F)``: what is accepted, and what is refused with one line."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphact._checks import check_integer
+from graphact.estimators.inputs import Array, as_array
+
+MISSING_POLICIES = ("mask", "refuse")
+
+
+def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
+    """Raise unless the index of a table of pandas ascends, and has equal steps where the past or future is read."""
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or len(values) < 2:
+        return
+    if not index.is_unique:
+        raise ValueError(f"{name} must have one row for each time, got {index[index.duplicated()][0]} twice")
+    if not index.is_monotonic_increasing:
+        steps = itertools.pairwise(index)
+        before, after = next((a, b) for a, b in steps if not a < b)
+        raise ValueError(f"{name} must be sorted by time, got {after} after {before}: call {name}.sort_index()")
+    if equal_steps and index.dtype.kind in "iufM":
+        steps = np.diff(index.to_numpy())
+        if (steps != steps[0]).any():
+            at = int(np.argmax(steps != steps[0]))
+            raise ValueError(
+                f"{name} must have equal steps of time for a window or a forecast, got {index[at]} to {index[at + 1]} "
+                f"after a step of {index[1] - index[0]}: {name}.asfreq(...) fills gaps with NaN"
+            )
+
+
+def check_readings(name: str, values: Array, policy: str) -> Array:
+    """Return readings ``(T, N, F)``; raise if they have another shape, infinities, or NaN where it is refused."""
+    if values.ndim not in (2, 3) or 0 in values.shape:
+        raise ValueError(f"{name} must have the shape (times, nodes) or (times, nodes, features), got {values.shape}")
+    values = values[..., np.newaxis] if values.ndim == 2 else values
+    bad = np.isinf(values) if policy == "mask" else ~np.isfinite(values)
+    if bad.any():
+        time, node, _ = np.argwhere(bad)[0].tolist()
+        found = "NaN" if np.isnan(values[bad][0]) else "infinity"
+        advice = "; missing='mask' takes missing readings" if found == "NaN" else ", and NaN stands for a missing one"
+        raise ValueError(f"{name} must hold finite readings, got {found} at time {time}, node {node}{advice}")
+    return values
+
+
+class Scale(NamedTuple):
+    """Means and standard deviations, ``(F,)`` or ``(N, F)``."""
+
+    mean: Array
+    std: Array
+
+    def apply(self, values: Array) -> Tensor:
+        """Return scaled values in float32; NaN stays."""
+        return torch.from_numpy(((values - self.mean) / self.std).astype(np.float32))
+
+
+def fit_scale(values: Array, per_node: bool) -> Scale:
+    """Return the scale of readings ``(T, N, F)``; what does not vary is divided by 1."""
+    axes = (0,) if per_node else (0, 1)
+    count = np.isfinite(values).sum(axes)
+    total = np.where(count == 0, 1, count)
+    mean = np.nansum(values, axes) / total
+    std = np.sqrt(np.nansum((values - mean) ** 2, axes) / total)
+    return Scale(mean, np.where(std > 1e-12 * np.maximum(1.0, np.abs(mean)), std, 1.0))
+
+
+def silent_or_stuck(values: Array, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of the nodes without a reading, and of those whose readings are all the same."""
+    first = values[..., 0]
+    known = np.isfinite(first)
+    silent = np.asarray(~known.any(axis=0))
+    low = np.where(known, first, np.inf).min(0)
+    high = np.where(known, first, -np.inf).max(0)
+    stuck = ~silent & (low == high)
+    chosen = ([name for name, is_in in zip(names, mask, strict=True) if is_in] for mask in (silent, stuck))
+    return next(chosen), next(chosen)
+
+
+def find_node(target_node: int | str, names: Sequence[str]) -> int:
+    """Return the number of a node, given by it or by its name."""
+    if isinstance(target_node, str):
+        if target_node not in names:
+            raise ValueError(f"target_node must be one of the nodes {', '.join(names)[:80]}, got {target_node!r}")
+        return list(names).index(target_node)
+    number = check_integer("target_node", target_node, minimum=0)
+    if number >= len(names):
+        raise ValueError(f"target_node must be from 0 to {len(names) - 1}, got {number}")
+    return number
+
+
+def windows(readings: Tensor, times: Any, window: int) -> Tensor:
+    """Return the readings ``(T, N, F)`` at some times with those before them, the newest first, ``(B, N, W F)``.
+
+    Before the first one, all are missing.
+    """
+    start = readings.new_full((window - 1, *readings.shape[1:]), torch.nan)
+    padded, at = torch.cat([start, readings]), torch.as_tensor(times)
+    return torch.cat([padded[at + window - 1 - lag] for lag in range(window)], dim=-1)
+
+
+def corrupt(x: Tensor, noise: float, outliers: float, hide: float, generator: torch.Generator | None) -> Tensor:
+    """Return readings in standard deviations with noise, outliers of ten deviations, and some hidden."""
+
+    def draw(function: Any) -> Tensor:
+        return function(x.shape, generator=generator).to(x.device)
+
+    if noise:
+        x = x + noise * draw(torch.randn)
+    if outliers:
+        x = torch.where(draw(torch.rand) < outliers, x + 10 * draw(torch.randn), x)
+    if hide:
+        x = x.masked_fill(draw(torch.rand) < hide, torch.nan)
+    return x
+
+
+def known_labels(labels: Any) -> tuple[Array, Array]:
+    """Return labels as an array, and where they are known: neither NaN nor None."""
+    array = as_array(labels)
+    if array.dtype.kind == "O":
+        return array, np.array([one is not None and one == one for one in array.flat], bool).reshape(array.shape)
+    return array, ~np.isnan(array) if array.dtype.kind == "f" else np.ones(array.shape, bool)

@@ -1,0 +1,394 @@
+"""Estimators of signals over time: scikit-learn's contract, splits by time, missing readings, one line for a fault."""
+
+import numpy as np
+import pytest
+import torch
+
+import graphact
+from graphact import Graph
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from graphact.estimators import SignalClassifier, SignalRegressor, compare_baselines, load
+from graphact.estimators.signal_inputs import windows
+
+QUICK = {"epochs": 8, "width": 4, "random_state": 0}
+alone = pytest.mark.filterwarnings("ignore:Signal.*[.]fit. graph is missing:UserWarning")  # on purpose
+
+
+def weather(times=160, nodes=6, seed=0):
+    """A wave that passes a ring of sensors, with noise, and the ring."""
+    places = np.arange(nodes)
+    ends = np.stack([places, (places + 1) % nodes])
+    graph = Graph.from_edge_index(np.concatenate([ends, ends[::-1]], 1)).normalize("symmetric")
+    clean = 280 + 5 * np.sin(np.arange(times)[:, None] / 8 + 2 * np.pi * places / nodes)
+    return clean, clean + np.random.default_rng(seed).normal(size=clean.shape), graph
+
+
+REGRESSOR = SignalRegressor(target_node=0, epochs=20, random_state=0, early_stopping=False)
+CLASSIFIER = SignalClassifier(target_node=0, epochs=20, random_state=0, early_stopping=False)
+CONTRACT = [
+    pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check.func.__name__}")
+    for estimator in (REGRESSOR, CLASSIFIER)
+    for _, check in estimator_checks_generator(estimator, mark=None)
+    if check.func.__name__
+    not in (
+        "check_array_api_input",  # of estimators that claim to take arrays of other libraries
+        "check_regressors_train",  # the target needs all columns; without a graph there is one
+        "check_classifiers_train",  # likewise
+        "check_classifiers_classes",  # likewise
+    )
+]
+
+
+@pytest.mark.slow
+@alone
+@pytest.mark.filterwarnings("ignore:X. .* in the training part:UserWarning")
+@pytest.mark.parametrize(("estimator", "check"), CONTRACT)
+def test_contract(estimator, check):
+    check(clone(estimator))
+
+
+def test_denoising_beats_the_readings_and_the_neighbors_count():
+    clean, noisy, graph = weather(400)
+    model = SignalRegressor(epochs=30, random_state=0).fit(noisy[:300], clean[:300], graph=graph)
+    found = model.predict(noisy[320:])
+    error, before = (np.sqrt(np.mean((each - clean[320:]) ** 2)) for each in (found, noisy[320:]))
+    assert error < 0.65 * before
+    with pytest.warns(UserWarning, match="graph is missing"):
+        lonely = clone(model).fit(noisy[:300], clean[:300])
+    assert np.sqrt(np.mean((lonely.predict(noisy[320:]) - clean[320:]) ** 2)) > 1.2 * error
+    assert model.score(noisy[320:], clean[320:]) == pytest.approx(r2_score(clean[320:].ravel(), found.ravel()))
+
+
+def test_tasks_without_targets():
+    clean, _, graph = weather(400)
+    settings = {"epochs": 30, "random_state": 0}
+    forecast = SignalRegressor(task="forecast", horizon=2, window=4, **settings).fit(clean[:300], graph=graph)
+    found = forecast.predict(clean[300:])
+    assert np.abs(found[4:-2] - clean[306:]).max() < 1.5
+    assert np.sqrt(np.mean((clean[302:] - clean[300:-2]) ** 2)) > 1.2 * np.sqrt(
+        np.mean((found[:-2] - clean[302:]) ** 2)
+    )
+    expected = r2_score(clean[302:].ravel(), found[:-2].ravel())
+    assert forecast.score(clean[300:]) == pytest.approx(expected)
+    impute = SignalRegressor(task="impute", **settings).fit(clean[:300], graph=graph)
+    gaps = clean[300:].copy()
+    gaps[:, 2] = np.nan
+    filled = impute.predict(gaps)[:, 2]
+    assert np.sqrt(np.mean((filled - clean[300:, 2]) ** 2)) < 1.0
+    assert clean.std() > 3.0
+    denoise = SignalRegressor(task="denoise", **settings).fit(clean[:300], graph=graph)
+    spoilt = denoise.corrupt(clean[300:])
+    assert np.isnan(spoilt).any()
+    assert np.nanmax(np.abs(spoilt - clean[300:])) > 20
+    np.testing.assert_array_equal(spoilt, denoise.corrupt(clean[300:]))
+    assert denoise.score(clean[300:]) == pytest.approx(r2_score(clean[300:].ravel(), denoise.predict(spoilt).ravel()))
+    assert denoise.score(clean[300:]) > 0.8
+
+
+def test_the_last_times_are_held_out_behind_a_gap():
+    model = SignalRegressor(task="forecast", horizon=3, window=5, validation_fraction=0.2)
+    train, held_out = model._split(103)
+    np.testing.assert_array_equal(held_out, np.arange(80, 100))
+    assert train[-1] + 3 < held_out[0] - 4  # the last target learned from stands before the first window held out
+    assert train[-1] + 3 + 1 == held_out[0] - 4
+    _, noisy, graph = weather()
+    other = noisy.copy()
+    other[-24:] += 1.0  # held out alone: scale and parameters come from the times before
+    models = [SignalRegressor(task="impute", **{**QUICK, "epochs": 1}).fit(x, graph=graph) for x in (noisy, other)]
+    for name, value in models[0].model_.state_dict().items():
+        assert torch.equal(value, models[1].model_.state_dict()[name]), name
+    assert models[0].model_.input.mean.item() == pytest.approx(noisy[:136].mean(), rel=1e-6)
+
+
+def test_windows_look_back():
+    readings = torch.arange(12.0).view(6, 2, 1)
+    found = windows(readings, np.array([0, 1, 5]), 3)
+    assert found.shape == (3, 2, 3)
+    assert found[2, 1].tolist() == [11.0, 9.0, 7.0]
+    assert found[1, 0, :2].tolist() == [2.0, 0.0]
+    assert found[0, :, 1:].isnan().all()
+    assert found[1, :, 2].isnan().all()
+
+
+def test_arrays_tensors_and_tables_are_the_same():
+    pandas = pytest.importorskip("pandas")
+    clean, noisy, graph = weather()
+    names = [f"s{i}" for i in range(6)]
+    hours = pandas.date_range("2026-01-01", periods=160, freq="h")
+    table = pandas.DataFrame(noisy, index=hours, columns=names)
+    expected = SignalRegressor(**QUICK).fit(noisy, clean, graph=graph).predict(noisy)
+    assert expected.shape == (160, 6)
+    for x, y in ((torch.from_numpy(noisy), torch.from_numpy(clean)), (table, pandas.DataFrame(clean, hours, names))):
+        np.testing.assert_array_equal(SignalRegressor(**QUICK).fit(x, y, graph=graph).predict(x), expected)
+    model = SignalRegressor(**QUICK).fit(table, clean, graph=graph)
+    assert model.nodes_ == names
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(table[names[::-1]])
+    at_one = SignalRegressor(target_node="s2", **QUICK).fit(table, clean[:, 2], graph=graph)
+    assert at_one.predict(table).shape == (160,)
+    np.testing.assert_array_equal(
+        at_one.predict(table),
+        SignalRegressor(target_node=2, **QUICK).fit(noisy, clean[:, 2], graph=graph).predict(noisy),
+    )
+
+
+def test_several_features_and_outputs():
+    clean, noisy, graph = weather()
+    x, y = np.stack([noisy, noisy**2], -1), np.stack([clean, -clean, clean + 5], -1)
+    model = SignalRegressor(window=2, **QUICK).fit(x, y, graph=graph)
+    assert model.predict(x).shape == (160, 6, 3)
+    assert SignalRegressor(task="impute", **QUICK).fit(x, graph=graph).predict(x).shape == (160, 6, 2)
+    single = SignalRegressor(**QUICK).fit(x, y[..., :1], graph=graph)
+    assert single.predict(x).shape == (160, 6, 1)
+    assert single.score(x, y[..., :1]) == pytest.approx(r2_score(clean.ravel(), single.predict(x).ravel()), abs=1e-9)
+
+
+def test_missing_targets_ask_for_nothing():
+    clean, noisy, graph = weather()
+    y = clean.copy()
+    y[::3, 1] = np.nan
+    model = SignalRegressor(**QUICK).fit(noisy, y, graph=graph)
+    known = np.isfinite(y)
+    assert model.score(noisy, y) == pytest.approx(r2_score(clean[known], model.predict(noisy)[known]))
+    labels = np.where(known, clean > 280, np.nan)
+    classifier = SignalClassifier(**QUICK).fit(noisy, labels, graph=graph)
+    assert classifier.classes_.tolist() == [0, 1]
+    right = classifier.predict(noisy) == labels
+    assert classifier.score(noisy, labels) == pytest.approx(right[known].mean())
+
+
+def test_classes_at_nodes_and_at_one_node():
+    clean, noisy, graph = weather(400)
+    labels = np.where(clean > 280, "warm", "cold")
+    model = SignalClassifier(epochs=20, random_state=0).fit(noisy[:300], labels[:300], graph=graph)
+    assert model.score(noisy[320:], labels[320:]) > 0.9
+    proba = model.predict_proba(noisy[320:])
+    assert proba.shape == (80, 6, 2)
+    np.testing.assert_allclose(proba.sum(-1), 1)
+    np.testing.assert_array_equal(model.classes_[proba.argmax(-1)], model.predict(noisy[320:]))
+    one = clone(model).set_params(target_node=3).fit(noisy[:300], labels[:300, 3], graph=graph)
+    assert one.score(noisy[320:], labels[320:, 3]) > 0.85
+
+
+def test_rounds_are_the_budget():
+    clean, noisy, graph = weather()
+    for rounds, options in ((3, {}), (2, {"bank": "linear"}), (6, {"bank": "linear", "activation": "max-ga"})):
+        model = SignalRegressor(rounds, **options, **QUICK).fit(noisy, clean, graph=graph)
+        assert sum(layer.exchanges for layer in model.model_.layers()) == rounds
+    with pytest.raises(ValueError, match="rounds must be a multiple of 3, those of a layer with 'max-ga', got 4"):
+        SignalRegressor(4, bank="linear", activation="max-ga").fit(noisy, clean, graph=graph)
+
+
+@pytest.mark.parametrize("scaling", ["global", "node"])
+def test_files_are_those_of_the_estimator_and_of_its_model(scaling, tmp_path):
+    clean, noisy, graph = weather()
+    model = SignalRegressor(task="forecast", window=3, scaling=scaling, ops=("median", "max"), **QUICK)
+    model.fit(noisy, graph=graph).save(tmp_path / "model.safetensors")
+    same = load(tmp_path / "model.safetensors")
+    assert same.get_params() == model.get_params()
+    np.testing.assert_array_equal(same.predict(noisy, graph=graph), model.predict(noisy))
+    with pytest.raises(ValueError, match="graph must be given: the file of an estimator holds no graph"):
+        same.predict(noisy)
+    module = graphact.load(tmp_path / "model.safetensors")
+    x = windows(torch.from_numpy(noisy.astype(np.float32))[..., None], torch.arange(160), 3)
+    expected = model.predict(noisy)
+    assert np.abs(module(x, model.graph_).detach().numpy()[..., 0] - expected).max() <= 1e-6 * np.abs(expected).max()
+    classifier = SignalClassifier(**QUICK).fit(noisy, clean > 280, graph=graph)
+    classifier.save(tmp_path / "classes.safetensors")
+    np.testing.assert_array_equal(
+        load(tmp_path / "classes.safetensors").predict(noisy, graph=graph), classifier.predict(noisy)
+    )
+
+
+def test_answers_are_in_the_units_of_the_user():
+    _, noisy, graph = weather()
+    kelvin = SignalRegressor(task="impute", **QUICK).fit(noisy, graph=graph)
+    celsius = SignalRegressor(task="impute", **QUICK).fit(noisy - 273.15, graph=graph)
+    fahrenheit = SignalRegressor(task="impute", **QUICK).fit((noisy - 273.15) * 1.8 + 32, graph=graph)
+    np.testing.assert_allclose(celsius.predict(noisy - 273.15), kelvin.predict(noisy) - 273.15, atol=1e-3)
+    np.testing.assert_allclose(
+        fahrenheit.predict((noisy - 273.15) * 1.8 + 32), (kelvin.predict(noisy) - 273.15) * 1.8 + 32, atol=2e-3
+    )
+
+
+def test_scaling_of_each_node():
+    _, noisy, graph = weather()
+    units = np.array([1.0, 10.0, 0.1, 1.0, 1.0, 100.0])
+    model = SignalRegressor(task="impute", scaling="node", **QUICK).fit(noisy * units, graph=graph)
+    plain = SignalRegressor(task="impute", scaling="node", **QUICK).fit(noisy, graph=graph)
+    np.testing.assert_allclose(model.predict(noisy * units) / units, plain.predict(noisy), rtol=1e-4)
+
+
+def test_searches_and_folds_of_time():
+    clean, noisy, graph = weather()
+    model = SignalRegressor(**QUICK)
+    folds = TimeSeriesSplit(2, gap=6)
+    scores = cross_val_score(model, noisy, clean, cv=folds, params={"graph": graph})
+    assert scores.shape == (2,)
+    search = GridSearchCV(model, {"rounds": [1, 2]}, cv=folds).fit(noisy, clean, graph=graph)
+    assert search.best_params_["rounds"] in (1, 2)
+
+
+def test_progress_and_early_stopping(capsys):
+    clean, noisy, graph = weather()
+    noise = np.random.default_rng(5).normal(size=clean.shape)  # nothing to be learned
+    model = SignalRegressor(epochs=200, patience=3, verbose=True, random_state=0).fit(noisy, noise, graph=graph)
+    assert model.n_iter_ == model.best_epoch_ + 3 < 200
+    assert len(capsys.readouterr().out.splitlines()) == model.n_iter_ == len(model.loss_curve_)
+
+
+FAULTS = {
+    "one dimension": (
+        lambda x, y: (x[:, 0], y),
+        {},
+        r"the shape \(times, nodes\), got \(160,\). Reshape your data: X.resh",
+    ),
+    "four dimensions": (
+        lambda x, y: (x[..., None, None], y),
+        {},
+        r"shape \(times, nodes\) or \(times, nodes, features\)",
+    ),
+    "a missing node": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {},
+        "a column for each of the 6 nodes of graph, in their order, got 5",
+    ),
+    "targets of other times": (lambda x, y: (x, y[1:]), {}, r"y must have the shape \(160, 6\), as X, got \(159, 6\)"),
+    "targets of one node": (lambda x, y: (x, y[:, 0]), {}, "target_node= must say which of the 6 nodes"),
+    "an unknown node": (
+        lambda x, y: (x, y[:, 0]),
+        {"target_node": "s9"},
+        "target_node must be one of the nodes 0, 1, 2",
+    ),
+    "a node too many": (lambda x, y: (x, y[:, 0]), {"target_node": 6}, "target_node must be from 0 to 5, got 6"),
+    "all targets for one node": (
+        lambda x, y: (x, y),
+        {"target_node": 1},
+        r"shape \(160,\) for target_node=1, got \(160, 6\)",
+    ),
+    "infinity": (
+        lambda x, y: (np.where(x > 285, np.inf, x), y),
+        {},
+        "X must hold finite readings, got infinity at time",
+    ),
+    "NaN that is refused": (
+        lambda x, y: (np.where(x > 285, np.nan, x), y),
+        {"missing": "refuse"},
+        "got NaN at time .*, node .*; missing='mask' takes missing readings",
+    ),
+    "infinite targets": (
+        lambda x, y: (x, np.where(y > 284, np.inf, y)),
+        {},
+        "y must hold finite numbers, got infinity",
+    ),
+    "no target": (lambda x, y: (x, y * np.nan), {}, "y must hold a number in the training part, got NaN alone"),
+    "neither target nor task": (
+        lambda x, y: (x, None),
+        {},
+        "without y, task= must be one of denoise, impute, forecast",
+    ),
+    "target and task": (lambda x, y: (x, y), {"task": "impute"}, "y must be None for task='impute'"),
+    "another task": (
+        lambda x, y: (x, None),
+        {"task": "predict"},
+        "task must be one of 'denoise', 'impute', 'forecast'",
+    ),
+    "too few times": (lambda x, y: (x[:3], y[:3]), {}, "X must hold at least 4 times to learn from, got 3"),
+    "too few for the window": (
+        lambda x, y: (x[:20], y[:20]),
+        {"window": 18},
+        "X must hold more times: of 20, 3 are held out",
+    ),
+    "too few for the horizon": (
+        lambda x, y: (x[:20], None),
+        {"task": "forecast", "horizon": 18},
+        "X must hold at least 22 times to learn from, got 20",
+    ),
+    "a window without a mask": (
+        lambda x, y: (x, y),
+        {"window": 2, "missing": "refuse"},
+        "missing must be 'mask' for a window",
+    ),
+    "hidden without a mask": (
+        lambda x, y: (x, y),
+        {"hide": 0.1, "missing": "refuse"},
+        "hide must be 0 with missing='ref",
+    ),
+    "a window of none": (lambda x, y: (x, y), {"window": 0}, "window must be at least 1, got 0"),
+    "rounds of none": (lambda x, y: (x, y), {"rounds": 0}, "rounds must be at least 1, got 0"),
+    "negative noise": (lambda x, y: (x, y), {"noise": -1.0}, "noise must be a number of standard deviations"),
+    "a constant node of its own scale": (
+        lambda x, y: (np.where(np.arange(6) == 2, 7.0, x), y),
+        {"scaling": "node"},
+        "X: 2 always reads the same in the training part, and scaling='node' needs readings that vary",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_line_for_each_fault(fault):
+    clean, noisy, graph = weather()
+    spoil, settings, message = FAULTS[fault]
+    x, y = spoil(noisy, clean)
+    with pytest.raises(ValueError, match=message) as caught:
+        SignalRegressor(**{**QUICK, **settings}).fit(x, y, graph=graph)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_times_that_do_not_ascend():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    hours = pandas.date_range("2026-01-01", periods=160, freq="h")
+    model = SignalRegressor(task="forecast", **QUICK)
+    table = pandas.DataFrame(noisy, index=hours, columns=list("abcdef"))
+    with pytest.raises(ValueError, match=r"X must be sorted by time, got 2026-01-01 02.*: call X.sort_index\(\)"):
+        model.fit(table.iloc[[0, 3, 2, *range(4, 160)]], graph=graph)
+    with pytest.raises(ValueError, match="one row for each time, got 2026-01-01 00:00:00 twice"):
+        model.fit(table.iloc[[0, 0, *range(1, 160)]], graph=graph)
+    with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*asfreq"):
+        model.fit(table.drop(hours[5]), graph=graph)
+    model.fit(table.drop(hours[5]).asfreq("h"), graph=graph)
+
+
+def test_sensors_that_say_nothing_are_named():
+    clean, noisy, graph = weather()
+    noisy[:, 1], noisy[:, 4] = np.nan, 12.0
+    with (
+        pytest.warns(UserWarning, match="X: 1 has no reading in the training part; is the sensor broken"),
+        pytest.warns(UserWarning, match="X: 4 always reads the same"),
+    ):
+        model = SignalRegressor(**QUICK).fit(noisy, clean, graph=graph)
+    assert np.isfinite(model.predict(noisy)).all()
+
+
+def test_baselines_are_what_they_are_called():
+    clean, noisy, graph = weather(300)
+    x, y = noisy[200:].copy(), clean[200:]
+    x[:20, 3] = np.nan
+    model = SignalRegressor(1, **QUICK).fit(noisy[:200], clean[:200], graph=graph)
+    found = compare_baselines(model, noisy[:200], x, clean[:200], y)
+    ends = np.stack([np.roll(x, 1, axis=1), np.roll(x, -1, axis=1)])
+    for name, answer in (
+        ("reading as it is", np.where(np.isnan(x), noisy[:200].mean(), x)),
+        ("neighbours' mean", np.nanmean(ends, axis=0)),
+        ("neighbours' median", np.nanmedian(ends, axis=0)),
+        ("network", model.predict(x)),
+    ):
+        assert found[name] == pytest.approx(np.sqrt(np.mean((answer - y) ** 2))), name
+    full = x[20:]
+    found = compare_baselines(model, noisy[:200], full, clean[:200], y[20:])
+    answer = np.empty_like(full)
+    for node in range(6):
+        columns = [np.stack([part[:, (node + step) % 6] for step in (-1, 0, 1)] + [np.ones(len(part))], 1)
+                   for part in (noisy[:200], full)]  # fmt: skip
+        answer[:, node] = columns[1] @ np.linalg.lstsq(columns[0], clean[:200, node])[0]
+    assert found["linear least squares"] == pytest.approx(np.sqrt(np.mean((answer - y[20:]) ** 2)), rel=1e-2)
+    assert found["each node alone"] > found["linear least squares"]
+    with pytest.raises(ValueError, match="one feature and one target at every node"):
+        compare_baselines(SignalRegressor(target_node=1, **QUICK).fit(noisy, clean[:, 1], graph=graph), noisy, noisy)
