@@ -160,7 +160,7 @@ def test_processes_answer_with_windows_and_missing_readings(tmp_path):
     for path, own in zip(signals, readings, strict=True):
         path.write_text("".join(f"{json.dumps(reading)}\n" for reading in own))
     folders = split(model, graph, tmp_path / "nodes", addresses=free_addresses(2))
-    with LocalAgents(folders, ["--period", "0", "--transport", "udp"], signals) as agents:
+    with LocalAgents(folders, ["--period", "0", "--slot", "3", "--transport", "udp"], signals) as agents:
         events = agents.wait(timeout=60)
     found = {(event["run"], event["node"]): event for event in events if event["event"] == "result"}
     past = np.full((4, 2, 3), np.nan)
