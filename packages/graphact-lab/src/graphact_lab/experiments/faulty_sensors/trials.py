@@ -13,7 +13,7 @@ from graphact.estimators import SignalRegressor
 from graphact.graph import points_on_earth
 from graphact_lab.data.download import locate
 from graphact_lab.data.molene import read_molene
-from graphact_lab.experiments.faulty_sensors.experiment import FAULTS, METHODS, NAME, FaultySensors, Job
+from graphact_lab.experiments.faulty_sensors.experiment import FAULTS, METHODS, NAME, FaultyJob, FaultySensors
 from graphact_lab.experiments.faulty_sensors.faults import (
     Array,
     columns_of,
@@ -89,7 +89,7 @@ class Stations:
         self.origins = [Origin(data.kelvin, number, settings, seed) for number in range(settings.origins)]
 
 
-def network_rows(stations: Stations, job: Job, watcher: JobWatcher) -> list[Row]:
+def network_rows(stations: Stations, job: FaultyJob, watcher: JobWatcher) -> list[Row]:
     """Train a network at each origin and test it."""
     settings, rows = stations.settings, list[Row]()
     for origin in stations.origins:
@@ -185,7 +185,7 @@ def run(
     watcher, stations = watcher or JobWatcher(), Stations(settings, seed)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def finish(key: str, rows: list[Row], job: Job | None) -> None:
+    def finish(key: str, rows: list[Row], job: FaultyJob | None) -> None:
         common = {"experiment": NAME, "preset": settings.preset, "seed": seed, "settings": settings.settings(job, seed)}
         common |= {"graphact": graphact.__version__, "torch": torch.__version__, "device": device}
         common["finished"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
