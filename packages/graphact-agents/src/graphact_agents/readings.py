@@ -51,6 +51,7 @@ class Readings(Signals):
         nothing = np.full((self._model.in_features or 1) // self._model.window, np.nan, dtype)
         try:
             reading = self._source.take(run)
+            self.missing = "the source gives NaN or null" if np.isnan(reading).any() else ""
         except NoSignal as reason:
             if not self._model.takes_missing or (self._waits and isinstance(reason, NotYet)):
                 raise
@@ -74,7 +75,7 @@ class Readings(Signals):
 
     def _remember(self) -> None:
         if self._path is not None and self._model.window > 1:
-            readings = [np.where(np.isnan(each), None, each).tolist() for each in self._past]
+            readings = [np.where(np.isnan(each), np.array(None), each).tolist() for each in self._past]
             with suppress(OSError):  # as on a full disk: after a restart they count as missing
                 write_atomically(self._path, json.dumps({"run": self._run, "readings": readings}).encode())
 
