@@ -267,8 +267,8 @@ times; unseen sources do not occur in training.</p>
 {body}
 </tbody></table></div>
 <p class="note">Gain: points over the pointwise network with the best test accuracy, ± half of the 95 % interval, paired
-over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes, which no network sees. {networks} networks
-of {width} features a cell, {epochs} epochs. {made}.</p>
+over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes,
+which no network sees. {networks} networks of {width} features a cell, {epochs} epochs. {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>
 """
