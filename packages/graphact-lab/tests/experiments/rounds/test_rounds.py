@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphact_lab.experiments.rounds import report, runner
+from graphact_lab.experiments.rounds import report, trials
 from graphact_lab.experiments.rounds.experiment import METHODS, NEAREST, RoundsJob, find_settings, orders_of
 from graphact_lab.experiments.source_localization.task import source_localization
 from graphact_lab.store import Store, StoreError
@@ -13,32 +13,32 @@ from graphact_lab.store import Store, StoreError
 @pytest.mark.parametrize("method", METHODS)
 def test_networks_spend_all_rounds_or_are_left_out(method, rounds):
     if orders_of(method, rounds):
-        model = runner.make_model(RoundsJob(method, rounds, "random"), 3)
+        model = trials.make_model(RoundsJob(method, rounds, "random"), 3)
         assert sum(layer.exchanges for layer in model.layers()) == rounds
     else:
         assert "max-l" in method or "median-l" in method or rounds in (1,) or rounds % 2
 
 
 def test_sources_of_the_test_are_unseen():
-    task = runner.with_unseen_sources(source_localization(graph=1))
-    sources = [{int(sample) // runner.STEPS for sample in part} for part in (task.train, task.validation, task.test)]
+    task = trials.with_unseen_sources(source_localization(graph=1))
+    sources = [{int(sample) // trials.STEPS for sample in part} for part in (task.train, task.validation, task.test)]
     assert [len(part) for part in sources] == [28, 4, 8]
     assert sorted(source for part in sources for source in part) == list(range(40))
     assert [len(part) for part in (task.train, task.validation, task.test)] == [840, 120, 240]
-    for part, count in zip(sources, runner.SOURCES, strict=True):  # of each community
+    for part, count in zip(sources, trials.SOURCES, strict=True):  # of each community
         assert [sum(source // 10 == community for source in part) for community in range(4)] == [count] * 4
 
 
 def test_a_graph_without_weights_keeps_its_neighbours():
     task = source_localization()
-    (bare,) = runner.without_weights([task])
+    (bare,) = trials.without_weights([task])
     assert torch.equal(bare.graph.degree, task.graph.degree)
     assert bare.graph.to_dense().abs().max() == 0
 
 
 def test_the_nearest_neighbour_is_that_of_plain_loops():
     settings, task = find_settings("smoke"), source_localization(graph=2)
-    (row,) = runner.nearest_neighbor(settings, RoundsJob(NEAREST, 0, "random"), [task], 0)
+    (row,) = trials.nearest_neighbor(settings, RoundsJob(NEAREST, 0, "random"), [task], 0)
     signals, right = task.inputs.squeeze(-1).double(), 0
     signals = signals / signals.norm(dim=1, keepdim=True)
     for sample in task.test.tolist():
@@ -60,7 +60,7 @@ def rows_of(**methods):
 
 def test_the_message_is_a_paired_difference_from_the_best_pointwise_network():
     rows = rows_of(relu=[30, 30, 30, 30], gelu=[40, 44, 48, 52], bank_max=[50, 53, 58, 63])
-    results = report.Results(rows)
+    results = report.RoundsResults(rows)
     assert results.rivals == {(4, "unseen"): "gelu"}
     gain = results.gain("bank-max", 4, "unseen")
     assert gain.mean == 10.0
@@ -72,32 +72,32 @@ def test_the_message_is_a_paired_difference_from_the_best_pointwise_network():
 
 def test_a_difference_within_its_interval_is_called_so():
     rows = rows_of(gelu=[40, 44, 48, 52], bank_max=[50, 40, 55, 47])
-    assert "no significant difference" in report.message(report.Results(rows))
-    assert "too few" in report.message(report.Results(rows[:2] + rows[4:6]))
-    assert "nothing to conclude" in report.message(report.Results(rows_of(gelu=[40, 44, 48])))
+    assert "no significant difference" in report.message(report.RoundsResults(rows))
+    assert "too few" in report.message(report.RoundsResults(rows[:2] + rows[4:6]))
+    assert "nothing to conclude" in report.message(report.RoundsResults(rows_of(gelu=[40, 44, 48])))
 
 
 def test_the_bank_is_chosen_by_validation():
     rows = rows_of(gelu=[40, 44, 48], bank_max=[70, 70, 70], bank_median=[50, 50, 50])
     for row in rows:
         row["validation"] = 100 - row["value"]
-    assert report.Results(rows).best_bank == "bank-median"
+    assert report.RoundsResults(rows).best_bank == "bank-median"
 
 
 def test_a_page_and_a_table_of_80_columns(tmp_path):
     settings, store = find_settings("smoke"), Store(tmp_path)
     store.create("graphact-lab run rounds --preset smoke")
-    runner.run(settings, store)
+    trials.run(settings, store)
     rows = store.rows()
     assert len(rows) == 2 * 2 * (1 + 4)  # graphs, divisions, methods
     assert all(len(line) <= 80 for line in report.terminal_table(rows).split("\n\n")[0].splitlines())
     page = report.write_page(rows, tmp_path, store.commands()).read_text()
     assert "graphact-lab run rounds --preset smoke" in page
     assert "too few for an interval" in page
-    runner.run(settings, store)
+    trials.run(settings, store)
     assert store.rows() == rows  # nothing is trained again
     with pytest.raises(StoreError, match="epochs 2 instead of 3"):
-        runner.check_settings(find_settings("smoke", (), {"epochs": "3"}), store, 0)
+        trials.check_settings(find_settings("smoke", (), {"epochs": "3"}), store, 0)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ BANK, RIVAL, OTHER = "#0072b2", INK, GREY  # colours of banks, pointwise network
 CHANCE = 25.0
 
 
-class Results:
+class RoundsResults:
     """Accuracies by method, rounds and division of the samples."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -94,7 +94,7 @@ def label(method: str) -> str:
     return NAMES.get(method) or STYLES[method].short
 
 
-def message(results: Results) -> str:
+def message(results: RoundsResults) -> str:
     """Return the conclusion in one or two sentences, computed from the rows."""
     bank = results.best_bank
     if bank is None or not results.rivals:
@@ -121,7 +121,7 @@ def message(results: Results) -> str:
     )
 
 
-def lines_of(results: Results) -> list[list[str]]:
+def lines_of(results: RoundsResults) -> list[list[str]]:
     """Return header and lines of the table: accuracy, and the gain with its interval."""
     columns = [(rounds, sources) for sources in results.sources for rounds in results.rounds]
     header = ["network"]
@@ -147,7 +147,7 @@ def lines_of(results: Results) -> list[list[str]]:
 
 def terminal_table(rows: Sequence[Row]) -> str:
     """Return the table in aligned columns, and the conclusion."""
-    results = Results(rows)
+    results = RoundsResults(rows)
     lines = lines_of(results)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
@@ -157,7 +157,7 @@ def terminal_table(rows: Sequence[Row]) -> str:
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.html`` and ``figures/rounds.png``; return the path of the page."""
-    results = Results(rows)
+    results = RoundsResults(rows)
     with house_style():
         sheet = draw(results)
         settle(sheet)
@@ -189,7 +189,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     return folder / "report.html"
 
 
-def draw(results: Results) -> Any:
+def draw(results: RoundsResults) -> Any:
     """Draw accuracy over rounds where several were run, else a dot for each network with the interval of its gain."""
     several = len(results.rounds) > 1
     count = len(results.methods)
@@ -209,7 +209,7 @@ def color_of(method: str) -> str:
     return BANK if method in BANKS else RIVAL if method in POINTWISE else OTHER
 
 
-def draw_dots(axes: Any, results: Results, sources: str) -> None:
+def draw_dots(axes: Any, results: RoundsResults, sources: str) -> None:
     """Draw a row for each network; bars are the intervals of gains over the best pointwise network."""
     rounds = results.rounds[0]
     for row, method in enumerate(results.methods):
@@ -226,7 +226,7 @@ def draw_dots(axes: Any, results: Results, sources: str) -> None:
     axes.set_xlabel("Right answers (%); bars: 95 % interval of the gain")
 
 
-def draw_lines(axes: Any, results: Results, sources: str) -> None:
+def draw_lines(axes: Any, results: RoundsResults, sources: str) -> None:
     """Draw accuracy over rounds: the best pointwise network, the banks, and others in grey, named at their ends."""
     for method in results.methods:
         points = [(rounds, mean) for rounds in results.rounds if (mean := results.mean(method, rounds, sources))]
