@@ -2,6 +2,7 @@
 
 import base64
 import html
+import textwrap
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -106,19 +107,16 @@ def message(results: RoundsResults) -> str:
         mean = results.mean(bank, rounds, sources)
         if gain is None or rival is None or mean is None:
             continue
-        verdict = "" if gain.is_certain else ", no significant difference"
+        more = "more" if gain.mean >= 0 else "fewer"
         said.append(
-            f"with {SOURCES[sources]} {mean:.0f} % right, {gain.mean:+.1f} ± {gain.margin:.1f} points from the best "
-            f"pointwise network ({label(rival)}){verdict}"
+            f"in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± {gain.margin:.1f} points {more} than the "
+            f"best pointwise network ({label(rival)}{'' if gain.is_certain else '; not significant'})"
         )
     if not said:
         return f"Fewer than {MIN_UNITS} graphs were run, too few for an interval."
+    functions = label(bank).removeprefix("bank, ")
     rounds = f"{results.rounds[-1]} rounds of messages between neighbours"
-    return (
-        f"In {rounds}, the adaptive filter bank ({label(bank).removeprefix('bank, ')}) locates the source: "
-        + "; ".join(said)
-        + "."
-    )
+    return f"In {rounds}, the adaptive filter bank ({functions}) is right {', and '.join(said)}."
 
 
 def lines_of(results: RoundsResults) -> list[list[str]]:
@@ -152,7 +150,7 @@ def terminal_table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join([*text, "", message(results)])
+    return "\n".join([*text, "", *textwrap.wrap(message(results), 80)])
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
@@ -223,7 +221,7 @@ def draw_dots(axes: Any, results: RoundsResults, sources: str) -> None:
         axes.axvline(results.mean(rival, rounds, sources), color=FAINT, linewidth=1, zorder=0)
     axes.set_yticks(range(len(results.methods)), [label(method) for method in results.methods])
     axes.set_ylim(len(results.methods) - 0.5, -0.8)
-    axes.set_xlabel("Right answers (%); bars: 95 % interval of the gain")
+    axes.set_xlabel("Right answers (%)")
 
 
 def draw_lines(axes: Any, results: RoundsResults, sources: str) -> None:
@@ -269,8 +267,8 @@ times; unseen sources do not occur in training.</p>
 {body}
 </tbody></table></div>
 <p class="note">Gain: points over the pointwise network with the best test accuracy, ± half of the 95 % interval, paired
-over {graphs} graphs. The nearest neighbour compares the values of all nodes, which no network sees. {networks} networks
-of {width} features a cell, {epochs} epochs. {made}.</p>
+over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes,
+which no network sees. {networks} networks of {width} features a cell, {epochs} epochs. {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>
 """
