@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 import graphact
 from graphact_lab.experiments.flocking.experiment import ORDER, USUAL, Flocking
 from graphact_lab.experiments.flocking.policies import Policies
-from graphact_lab.experiments.flocking.trials import Airfield
+from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.protocols import file_key
 from graphact_lab.statistics import choose, difference
 from graphact_lab.store import Store

@@ -22,7 +22,7 @@ from graphact_agents.replay import replay_inference
 from graphact_lab.data.download import DataError
 from graphact_lab.descriptions import find_protocol
 from graphact_lab.experiments.flocking.experiment import find_settings as find_flocking
-from graphact_lab.experiments.flocking.trials import run
+from graphact_lab.experiments.flocking.runner import run
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 from graphact_lab.tasks import locate

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from graphact_lab.experiments.scheduling.conflicts import KINDS, Conflicts, draw
 from graphact_lab.experiments.scheduling.experiment import FULL, KeyJob, find_settings
 from graphact_lab.experiments.scheduling.greedy_rules import greedy, load, local_greedy, optimum, rounds_of, rule_key
 from graphact_lab.experiments.scheduling.keys import CONVOLUTIONS, KeyFleet, soft_load, train
-from graphact_lab.experiments.scheduling.report import crossed
+from graphact_lab.experiments.scheduling.report import crossed, write_page
+from graphact_lab.experiments.scheduling.runner import matched_width
 from graphact_lab.experiments.scheduling.slots import PACKETS, air_time, run_slots, usual_arrivals
-from graphact_lab.experiments.scheduling.trials import matched_width
 from graphact_lab.store import Store
+from support.places import ROOT
 
 SMALL_GRAPHS = 1000
 
@@ -256,3 +258,16 @@ def test_presets_name_methods_that_exist():
     assert {job.method for job in FULL.jobs} <= set(CONVOLUTIONS)
     with pytest.raises(ValueError, match="activation must be one of"):
         find_settings("quick", ("relu",))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("results")
+def test_the_published_report_comes_from_its_rows_and_the_page_quotes_it(tmp_path):
+    published = ROOT / "results" / "scheduling" / "medium"
+    store = Store(published)
+    report = write_page(store.rows(), tmp_path, store.commands()).read_text()
+    assert report == (published / "report.md").read_text()
+    page = (ROOT / "docs" / "scheduling.md").read_text()
+    quoted = re.findall(r"[+-]\d+\.\d ± \d+\.\d|\b\d\.\d{3}\b", page)
+    assert len(quoted) > 20
+    assert [number for number in quoted if number not in report] == []

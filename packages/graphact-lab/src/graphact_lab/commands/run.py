@@ -169,7 +169,7 @@ def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path 
             locate(dataset, data)
     else:
         for seed in seeds:
-            part_of(protocol.experiment, "trials:check_settings")(protocol, store, seed)
+            part_of(protocol.experiment, "runner:check_settings")(protocol, store, seed)
 
 
 def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
@@ -192,7 +192,7 @@ def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, op
 
                 run_protocol(protocol, store, data=options.data, **shared)
             else:
-                part_of(protocol.experiment, "trials:run")(protocol, store, **shared)
+                part_of(protocol.experiment, "runner:run")(protocol, store, **shared)
 
 
 def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ from graphact_lab.experiments.flocking.experiment import find_settings, job_of
 from graphact_lab.experiments.flocking.flight import Conditions, fly
 from graphact_lab.experiments.flocking.imitation import teams_for
 from graphact_lab.experiments.flocking.policies import Policies
-from graphact_lab.experiments.flocking.trials import Airfield, make_policies
+from graphact_lab.experiments.flocking.runner import Airfield, make_policies
 from graphact_lab.experiments.flocking.world import Teams
 from graphact_lab.protocols import run_seed
 

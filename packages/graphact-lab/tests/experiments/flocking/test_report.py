@@ -19,7 +19,7 @@ from graphact_lab.experiments.flocking.report import (
     draw_exchanges,
     write_page,
 )
-from graphact_lab.experiments.flocking.trials import Airfield
+from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.store import Store
 from graphact_lab.style import markdown_table
 from support.places import ROOT

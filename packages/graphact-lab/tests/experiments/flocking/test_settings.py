@@ -8,7 +8,7 @@ import pytest
 from graphact_lab.cli import main
 from graphact_lab.experiments.flocking.experiment import FULL, OTHER_GAIN, differing, find_settings, world_of
 from graphact_lab.experiments.flocking.report import Results, condition_sections, setting
-from graphact_lab.experiments.flocking.trials import Airfield
+from graphact_lab.experiments.flocking.runner import Airfield
 from graphact_lab.experiments.flocking.world import World
 from graphact_lab.store import Store, StoreError
 from support.places import ROOT
