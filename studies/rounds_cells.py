@@ -10,7 +10,7 @@ from statistics import fmean
 
 from evidence import preference
 from graphact_lab.experiments.rounds.experiment import PARTS, POINTWISE, WITHOUT_SHIFT, RoundsJob, orders_of
-from graphact_lab.experiments.rounds.trials import make_model
+from graphact_lab.experiments.rounds.runner import make_model
 from graphact_lab.statistics import estimate
 from graphact_lab.store import find_stores
 

@@ -75,7 +75,7 @@ class Readings(Signals):
 
     def _remember(self) -> None:
         if self._path is not None and self._model.window > 1:
-            readings = [np.where(np.isnan(each), np.array(None), each).tolist() for each in self._past]
+            readings = [with_null(each).tolist() for each in self._past]
             with suppress(OSError):  # as on a full disk: after a restart they count as missing
                 write_atomically(self._path, json.dumps({"run": self._run, "readings": readings}).encode())
 
@@ -86,3 +86,10 @@ class Readings(Signals):
             self._run, self._past = int(content["run"]), past
         except (KeyError, TypeError, ValueError):
             sys.stderr.write(f"graphact-agents: {path}: damaged; the readings before now count as missing\n")
+
+
+def with_null(values: Array) -> Array:
+    """Return values with None in the place of NaN, which JSON lacks."""
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    return found

@@ -15,7 +15,7 @@ from graphact_lab.experiments.faulty_sensors.faults import (
     spoil,
 )
 from graphact_lab.experiments.faulty_sensors.report import averaged, difference_table, write_page
-from graphact_lab.experiments.faulty_sensors.trials import Origin, Stations, check_settings, run
+from graphact_lab.experiments.faulty_sensors.runner import Origin, Stations, check_settings, run
 from graphact_lab.store import Store, StoreError
 
 RING = [np.array([(i - 1) % 20, (i + 1) % 20, (i + 2) % 20]) for i in range(20)]

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from graphact_lab.experiments.rounds import report, trials
+from graphact_lab.data.diffused_sources import source_localization
+from graphact_lab.experiments.rounds import report, runner
 from graphact_lab.experiments.rounds.experiment import METHODS, NEAREST, RoundsJob, find_settings, orders_of
-from graphact_lab.experiments.source_localization.task import source_localization
 from graphact_lab.store import Store, StoreError
 
 
@@ -13,32 +13,32 @@ from graphact_lab.store import Store, StoreError
 @pytest.mark.parametrize("method", METHODS)
 def test_networks_spend_all_rounds_or_are_left_out(method, rounds):
     if orders_of(method, rounds):
-        model = trials.make_model(RoundsJob(method, rounds, "random"), 3)
+        model = runner.make_model(RoundsJob(method, rounds, "random"), 3)
         assert sum(layer.exchanges for layer in model.layers()) == rounds
     else:
         assert "max-l" in method or "median-l" in method or rounds in (1,) or rounds % 2
 
 
 def test_sources_of_the_test_are_unseen():
-    task = trials.with_unseen_sources(source_localization(graph=1))
-    sources = [{int(sample) // trials.STEPS for sample in part} for part in (task.train, task.validation, task.test)]
+    task = runner.with_unseen_sources(source_localization(graph=1))
+    sources = [{int(sample) // runner.STEPS for sample in part} for part in (task.train, task.validation, task.test)]
     assert [len(part) for part in sources] == [28, 4, 8]
     assert sorted(source for part in sources for source in part) == list(range(40))
     assert [len(part) for part in (task.train, task.validation, task.test)] == [840, 120, 240]
-    for part, count in zip(sources, trials.SOURCES, strict=True):  # of each community
+    for part, count in zip(sources, runner.SOURCES, strict=True):  # of each community
         assert [sum(source // 10 == community for source in part) for community in range(4)] == [count] * 4
 
 
 def test_a_graph_without_weights_keeps_its_neighbours():
     task = source_localization()
-    (bare,) = trials.without_weights([task])
+    (bare,) = runner.without_weights([task])
     assert torch.equal(bare.graph.degree, task.graph.degree)
     assert bare.graph.to_dense().abs().max() == 0
 
 
 def test_the_nearest_neighbour_is_that_of_plain_loops():
     settings, task = find_settings("smoke"), source_localization(graph=2)
-    (row,) = trials.nearest_neighbor(settings, RoundsJob(NEAREST, 0, "random"), [task], 0)
+    (row,) = runner.nearest_neighbor(settings, RoundsJob(NEAREST, 0, "random"), [task], 0)
     signals, right = task.inputs.squeeze(-1).double(), 0
     signals = signals / signals.norm(dim=1, keepdim=True)
     for sample in task.test.tolist():
@@ -87,17 +87,17 @@ def test_the_bank_is_chosen_by_validation():
 def test_a_page_and_a_table_of_80_columns(tmp_path):
     settings, store = find_settings("smoke"), Store(tmp_path)
     store.create("graphact-lab run rounds --preset smoke")
-    trials.run(settings, store)
+    runner.run(settings, store)
     rows = store.rows()
     assert len(rows) == 2 * 2 * (1 + 4)  # graphs, divisions, methods
     assert all(len(line) <= 80 for line in report.terminal_table(rows).splitlines())
     page = report.write_page(rows, tmp_path, store.commands()).read_text()
     assert "graphact-lab run rounds --preset smoke" in page
     assert "too few for an interval" in page
-    trials.run(settings, store)
+    runner.run(settings, store)
     assert store.rows() == rows  # nothing is trained again
     with pytest.raises(StoreError, match="epochs 2 instead of 3"):
-        trials.check_settings(find_settings("smoke", (), {"epochs": "3"}), store, 0)
+        runner.check_settings(find_settings("smoke", (), {"epochs": "3"}), store, 0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from graphact_lab.descriptions import ROUNDS, ROUNDS_PRESETS
 from graphact_lab.protocols import as_value, file_key
 
 NAME = ROUNDS
-PARTS = ("random", "unseen")  # how samples are divided, see trials.with_unseen_sources
+PARTS = ("random", "unseen")  # how samples are divided, see runner.with_unseen_sources
 POINTWISE = ("relu", "prelu", "gelu", "silu")
 PNA = ("mean", "max", "min", "std")
 # Functions of adaptive filter banks, one round a layer
