@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import graphact
 from graphact.estimators import SignalRegressor
 from graphact.graph import points_on_earth
 from graphact_lab.data.download import locate
 from graphact_lab.data.molene import read_molene
-from graphact_lab.experiments.faulty_sensors.experiment import FAULTS, METHODS, NAME, FaultySensors, Job
+from graphact_lab.experiments.faulty_sensors.experiment import FAULTS, METHODS, NAME, FaultySensors, SensorJob
 from graphact_lab.experiments.faulty_sensors.faults import (
     Array,
     columns_of,
@@ -51,7 +52,7 @@ class Origin:
             targets += [train, pause]
         self.readings, self.targets = np.concatenate(parts), np.concatenate(targets)
         rng = np.random.default_rng(run_seed(NAME, seed, "test", number))
-        self.tests: list[tuple[dict[str, Any], Array, Array, Array]] = [
+        self.tests: list[tuple[dict[str, Any], Array, Array, NDArray[np.bool_]]] = [
             ({"fault": "none", "share": 0.0}, test, test, np.zeros(kelvin.shape[1], bool))
         ]
         for fault in FAULTS:
@@ -89,7 +90,7 @@ class Stations:
         self.origins = [Origin(data.kelvin, number, settings, seed) for number in range(settings.origins)]
 
 
-def network_rows(stations: Stations, job: Job, watcher: JobWatcher) -> list[Row]:
+def network_rows(stations: Stations, job: SensorJob, watcher: JobWatcher) -> list[Row]:
     """Train a network at each origin and test it."""
     settings, rows = stations.settings, list[Row]()
     for origin in stations.origins:
@@ -185,7 +186,7 @@ def run(
     watcher, stations = watcher or JobWatcher(), Stations(settings, seed)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def finish(key: str, rows: list[Row], job: Job | None) -> None:
+    def finish(key: str, rows: list[Row], job: SensorJob | None) -> None:
         common = {"experiment": NAME, "preset": settings.preset, "seed": seed, "settings": settings.settings(job, seed)}
         common |= {"graphact": graphact.__version__, "torch": torch.__version__, "device": device}
         common["finished"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
