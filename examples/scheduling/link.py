@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.addresses import Addresses
 from graphact_agents.deployment import Deployment
 from graphact_agents.events import write_event
 from graphact_agents.inference import infer
@@ -107,8 +106,7 @@ def main():
                 lines.append(line)
         lines.append(None)
 
-    addresses = Addresses.load(options.folder, deployment.links.neighbors)
-    network = open_transport("udp", deployment.links, addresses)
+    network = open_transport("udp", deployment.links, deployment.reached)
     transport = LossyTransport(network, deployment.node, settings["loss"], settings["seed"])
     threading.Thread(target=read, daemon=True).start()
     with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log:

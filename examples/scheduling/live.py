@@ -19,9 +19,7 @@ import numpy as np
 import torch
 
 import graphact
-from graphact_agents.addresses import free_addresses
-from graphact_agents.deployment import split
-from graphact_agents.local_agents import LocalAgents
+from graphact_agents.local_agents import LocalAgents, deploy_locally
 from graphact_lab.experiments.scheduling.conflicts import draw_geometric
 from graphact_lab.experiments.scheduling.greedy_rules import heard, local_greedy, rule_key
 from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
@@ -72,8 +70,8 @@ def prepare(model, conflicts, options, folder):
     """Write the folder of each link: model, graph, addresses, and what all know."""
     graphact.save(model, folder / "model.safetensors")
     conflicts.graph.to(dtype=torch.float64).save(folder / "graph.npz")
-    addresses = free_addresses(options.links)
-    folders = split(folder / "model.safetensors", folder / "graph.npz", folder, addresses=addresses, tls=False)
+    files = folder / "model.safetensors", folder / "graph.npz"
+    folders = deploy_locally(*files, folder / "nodes", transport="udp", tls=False)
     settings = {"round": 0.9 * options.period / ROUNDS, "loss": options.loss, "seed": options.seed}
     for each in folders:
         (each / SLOTS).write_text(json.dumps(settings))
