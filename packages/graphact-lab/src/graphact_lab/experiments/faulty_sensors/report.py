@@ -28,8 +28,9 @@ INTRODUCTION = """\
 Temperatures of 32 stations at rolling origins; some stations report {outlier:g} standard deviations too much or too
 little in {outlier_share:.0%} of the hours, drift by {drift:g} of them an hour, or repeat one value. A network estimates
 all temperatures, trained on {trained} of the stations; tests have each fault
-at each share. Errors are root mean squares in kelvin over the origins, {epochs} epochs, width {width}, a window of {window} hours. Intervals are 95 %, over the origins, corrected for the
-overlap of their training parts; p is Holm's over the table."""
+at each share. Errors are root mean squares in kelvin over the origins, {epochs} epochs, width {width}, a window of
+{window} hours. Intervals are 95 %, over the origins, corrected for the overlap of their training parts; p is
+Holm's over the table."""
 
 
 def own_rows(rows: Sequence[Row], method: str, rounds: int) -> list[Row]:
