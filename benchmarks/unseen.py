@@ -24,8 +24,8 @@ from arguments import count, need_cuda
 from output import echo
 
 from graphact.training import Fleet
+from graphact_lab.data.diffused_sources import BLOCKS, STEPS
 from graphact_lab.descriptions import find_experiment, find_protocol
-from graphact_lab.experiments.source_localization.task import BLOCKS, STEPS
 from graphact_lab.protocols import jobs_of, run_seed
 from graphact_lab.runner import make_models
 from graphact_lab.splits import data_generator, random_split

@@ -11,8 +11,13 @@ import graphact
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))  # gallery_figures
-gc.set_threshold(50_000)  # pages are trees of many small objects, through which the collector would go again and again
-for noisy in ("onnx_ir", "onnxscript"):  # which tell every initializer that they share
+gc.set_threshold(
+    50_000
+)  # pages are trees of many small objects, through which the collector would go again and again
+for noisy in (
+    "onnx_ir",
+    "onnxscript",
+):  # which tell every initializer that they share
     logging.getLogger(noisy).setLevel(logging.WARNING)
 
 project = "graphact"
@@ -29,13 +34,22 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.md5", "gallery/*.json"]
+exclude_patterns = [
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "gallery/*.md5",
+    "gallery/*.json",
+]
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 myst_dmath_double_inline = True
 
-autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "member-order": "bysource",
+}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -44,7 +58,9 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ["Shapes"]
 add_module_names = False
-suppress_warnings = ["ref.python"]  # two packages have an Exchange, and a hint in quotes names neither
+suppress_warnings = [
+    "ref.python"
+]  # two packages have an Exchange, and a hint in quotes names neither
 
 html_theme = "furo"
 html_title = f"graphact {release}"
@@ -54,8 +70,14 @@ html_js_files = ["tables.js"]
 html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#1f5fa8", "color-brand-content": "#1f5fa8"},
-    "dark_css_variables": {"color-brand-primary": "#7fb4f0", "color-brand-content": "#7fb4f0"},
+    "light_css_variables": {
+        "color-brand-primary": "#1f5fa8",
+        "color-brand-content": "#1f5fa8",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#7fb4f0",
+        "color-brand-content": "#7fb4f0",
+    },
 }
 
 sphinx_gallery_conf = {
@@ -77,7 +99,11 @@ sphinx_gallery_conf = {
 
 def resolve_outside(_app, _docname, source):
     """Links to folders and files of the repository that are not on the site become their names."""
-    source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]+\)", lambda link: f"`{link[1].strip('`')}`", source[0])
+    source[0] = re.sub(
+        r"(?<!!)\[([^\]]+)\]\(\.\./[^)]+\)",
+        lambda link: f"`{link[1].strip('`')}`",
+        source[0],
+    )
 
 
 def load_lazy_names(_app):

@@ -283,12 +283,12 @@ class Lookup:
                 most = max(line["rounds"] for line in lines)
                 best = max((one for one in lines if one["rounds"] == most), key=lambda one: one["validation"])
                 texts.append(
-                    f"{KINDS[best['kind']]} has {self.gain(best)} points over {KINDS[best['rival']]} {words} "
+                    f"{words}, {KINDS[best['kind']]} gains {self.gain(best)} points over {KINDS[best['rival']]} "
                     f"({most} rounds, {best['networks']} networks)"
                 )
         if not texts:
             return "no cells have been run with this version, and older rows with at most three layers decide nothing."
-        return "by validation among the kinds that were run, " + ", and ".join(texts) + "."
+        return "the kind of network that validates best is compared: " + "; ".join(texts) + "."
 
     def linear_methods_win(self):
         """Return whether linear methods have lower errors than every network with the inputs as they come."""

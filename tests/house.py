@@ -27,8 +27,8 @@ ROOMS = {  # of the library: folders and files, and the lines aimed at
     "distributed": (("distributed",), 1300),
     "commands, checks, registry": (None, 1000),
 }
-# Each experiment of the lab has its description and its task; each command line has its entry point
-SAME_NAMES = {"__init__.py", "experiment.py", "task.py", "cli.py"}
+# Each experiment of the lab has its description, its task and perhaps its runner; each command line has its entry point
+SAME_NAMES = {"__init__.py", "experiment.py", "task.py", "runner.py", "cli.py"}
 CORE_ROOMS = ("graph", "kernels", "functional", "nn", "spec, files, onnx")
 PARALLEL = (  # folders whose files correspond: the same name stands for the same thing there
     (r"kernels/(numba|triton|cuda)/", "kernels/*/"),

@@ -21,6 +21,7 @@ FORMED = (
 
 
 def draw_node(axis, place, text, colour, size):
+    """Draw a node with its text."""
     axis.scatter(*place, s=size, color=colour, edgecolor="white", zorder=3)
     style = {"ha": "center", "va": "center", "color": "white", "zorder": 4}
     axis.text(*place, text, fontsize=12, fontweight="bold", **style)
@@ -28,7 +29,9 @@ def draw_node(axis, place, text, colour, size):
 
 def draw():
     """Draw the neighbours on the left, what the node forms on the right."""
-    plt.rcParams.update({"font.family": "sans-serif", "svg.hashsalt": "graphact"})
+    plt.rcParams.update(
+        {"font.family": "sans-serif", "svg.hashsalt": "graphact"}
+    )
     figure, axis = plt.subplots(figsize=(9, 3.4))
     axis.set(xlim=(-2.1, 7.2), ylim=(-1.85, 1.75))
     axis.set_aspect("equal")
@@ -50,8 +53,12 @@ def draw():
         axis.text(4.55, y, f"{value:.3g}", ha="right", va="center", **shown)
         axis.text(4.85, y, meaning, fontsize=11, color=SOFT, va="center")
     axis.plot([2.0, 2.0], [0.4, -1.5], color=ORANGE, lw=3)
-    axis.text(2.15, -1.78, "orange: at no further message", fontsize=11, color=ORANGE)
-    figure.savefig(OUT, bbox_inches="tight", facecolor="white", metadata={"Date": None})
+    axis.text(
+        2.15, -1.78, "orange: at no further message", fontsize=11, color=ORANGE
+    )
+    figure.savefig(
+        OUT, bbox_inches="tight", facecolor="white", metadata={"Date": None}
+    )
     plt.close(figure)
 
 

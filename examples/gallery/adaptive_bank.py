@@ -5,7 +5,7 @@ Adaptive filter banks: more from the same rounds
 Something started at one node of a network and has spread since. In which of four
 communities? One node must say so, from what reaches it in a few rounds of messages. A
 linear filter bank sums what neighbours send; an adaptive one also forms the largest and
-the smallest of the same values, at no further message.
+the smallest of the same values, without a further message.
 """
 
 import matplotlib.pyplot as plt

@@ -13,13 +13,13 @@ import matplotlib.pyplot as plt
 import torch
 
 from graphact_lab.experiments.scheduling.conflicts import draw_geometric, draw_random
-from graphact_lab.experiments.scheduling.keys import KeyFleet, train
-from graphact_lab.experiments.scheduling.rules import (
+from graphact_lab.experiments.scheduling.greedy_rules import (
     greedy,
     load,
     local_greedy,
     rule_key,
 )
+from graphact_lab.experiments.scheduling.keys import KeyFleet, train
 
 # %%
 # The loss is minus the expected load of a soft version of the rule "the largest key

@@ -27,7 +27,7 @@ from graphact_agents.runs import Timing
 from graphact_agents.transports.transport import drive, open_transport
 
 SLOTS = "slots.json"
-MIN_WEIGHT = 1e-4
+MIN_WEIGHT, DIGITS = 1e-4, 6  # of keys, so that rounding decides nothing
 
 
 class LossyTransport:
@@ -58,7 +58,7 @@ def decide(deployment, queue):
     degree = len(deployment.links.hears)
     signal = np.array([queue, 1 / (1 + degree), np.log1p(degree) / 3])
     learned = yield from infer(deployment.model, deployment.row, signal)
-    own = float(learned[0] + np.log(max(queue, MIN_WEIGHT) / (1 + degree)))
+    own = round(float(learned[0] + np.log(max(queue, MIN_WEIGHT) / (1 + degree))), DIGITS)
     received = yield Exchange(np.array([own, deployment.node, queue > 0]))  # of equal keys the higher number wins
     stronger = [other for other in received.values() if other[2] and (other[0], other[1]) > (own, deployment.node)]
     return np.array([float(queue > 0 and not stronger)])

@@ -23,12 +23,12 @@ from graphact_agents.addresses import free_addresses
 from graphact_agents.deployment import split
 from graphact_agents.local_agents import LocalAgents
 from graphact_lab.experiments.scheduling.conflicts import draw_geometric
+from graphact_lab.experiments.scheduling.greedy_rules import heard, local_greedy, rule_key
 from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
-from graphact_lab.experiments.scheduling.rules import heard, local_greedy, rule_key
 
 KEYS = Path(__file__).with_name("keys.safetensors")
 SLOTS = "slots.json"
-WIDTH, ROUNDS = 16, 2
+WIDTH, ROUNDS, DIGITS = 16, 2, 6  # digits of keys
 PACKETS = 5  # that a slot carries
 
 
@@ -65,7 +65,7 @@ def central_decisions(model, conflicts, queue):
         static = torch.stack([1 / (1 + degree), (1 + degree).log() / 3], -1)
         learned = model(torch.cat([queue.unsqueeze(-1), static], -1), conflicts.graph.to(dtype=torch.float64))
         key = learned.squeeze(-1) + rule_key("w / (1 + d)", queue, degree)
-        return local_greedy(key, queue > 0, conflicts, 1).numpy()
+        return local_greedy(key.round(decimals=DIGITS), queue > 0, conflicts, 1).numpy()
 
 
 def prepare(model, conflicts, options, folder):

@@ -1,5 +1,7 @@
 """A model with its scaling gives the same numbers in torch, in ONNX and on agents, also with missing readings."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ from graphact import nn
 from graphact.guarantees.layers import flatten
 from graphact.spec import UnsupportedModelError
 from graphact_agents import Deployment, simulate_inference
+from graphact_agents.addresses import free_addresses
+from graphact_agents.local_agents import LocalAgents
 from graphact_agents.replay import replay_complete, replay_inference
 from support.graphs import random_graph
 from support.on_agents import deploy, split
@@ -165,3 +169,30 @@ def test_a_node_keeps_its_name(tmp_path):
     model, graph, _ = make("own scaling", torch.float32)
     folders = split(model, graph, tmp_path)
     assert Deployment.load(folders[3]).row.name == "station 3"
+
+
+@pytest.mark.slow
+def test_processes_answer_with_windows_and_missing_readings(tmp_path):
+    torch.manual_seed(0)
+    network = nn.GCNN([6, 4], order=1, bank="adaptive", ops=["median"], out_features=1, bias=True)
+    model = nn.ScaledNetwork(network, 1, out_features=1, window=3, mask=True).double()
+    model.input.set(280.0, 4.0)
+    model.output.set(280.0, 4.0)
+    graph = graphact.Graph.from_edge_index([[0, 1], [1, 0]], torch.full((2,), 0.5, dtype=torch.float64))
+    readings = [[281.0, 282.0, None, 284.0], [279.0, None, 277.0, 276.0]]
+    signals = [tmp_path / f"readings-{node}.txt" for node in range(2)]
+    for path, own in zip(signals, readings, strict=True):
+        path.write_text("".join(f"{json.dumps(reading)}\n" for reading in own))
+    folders = split(model, graph, tmp_path / "nodes", addresses=free_addresses(2))
+    with LocalAgents(folders, ["--period", "0", "--slot", "3", "--transport", "udp"], signals) as agents:
+        events = agents.wait(timeout=60)
+    found = {(event["run"], event["node"]): event for event in events if event["event"] == "result"}
+    past = np.full((4, 2, 3), np.nan)
+    for lag in range(3):
+        past[lag:, :, lag] = np.array(readings, float).T[: 4 - lag]
+    with torch.no_grad():
+        expected = model(torch.from_numpy(past), graph)[..., 0].numpy()
+    assert {*found} == {(run, node) for run in range(4) for node in range(2)}
+    for place, event in found.items():
+        assert event["output"][0] == pytest.approx(expected[place], rel=1e-12)
+        assert ("no_reading" in event) == (place in ((2, 0), (1, 1)))

@@ -53,6 +53,7 @@ def test_contract(estimator, check):
     check(clone(estimator))
 
 
+@pytest.mark.slow
 def test_denoising_beats_the_readings_and_the_neighbors_count():
     clean, noisy, graph = weather(400)
     model = SignalRegressor(epochs=30, random_state=0).fit(noisy[:300], clean[:300], graph=graph)
@@ -65,6 +66,7 @@ def test_denoising_beats_the_readings_and_the_neighbors_count():
     assert model.score(noisy[320:], clean[320:]) == pytest.approx(r2_score(clean[320:].ravel(), found.ravel()))
 
 
+@pytest.mark.slow
 def test_tasks_without_targets():
     clean, _, graph = weather(400)
     settings = {"epochs": 30, "random_state": 0}
@@ -116,6 +118,7 @@ def test_windows_look_back():
     assert found[1, :, 2].isnan().all()
 
 
+@pytest.mark.slow
 def test_arrays_tensors_and_tables_are_the_same():
     pandas = pytest.importorskip("pandas")
     clean, noisy, graph = weather()
@@ -138,6 +141,7 @@ def test_arrays_tensors_and_tables_are_the_same():
     )
 
 
+@pytest.mark.slow
 def test_several_features_and_outputs():
     clean, noisy, graph = weather()
     x, y = np.stack([noisy, noisy**2], -1), np.stack([clean, -clean, clean + 5], -1)
@@ -163,6 +167,7 @@ def test_missing_targets_ask_for_nothing():
     assert classifier.score(noisy, labels) == pytest.approx(right[known].mean())
 
 
+@pytest.mark.slow
 def test_classes_at_nodes_and_at_one_node():
     clean, noisy, graph = weather(400)
     labels = np.where(clean > 280, "warm", "cold")
@@ -176,6 +181,7 @@ def test_classes_at_nodes_and_at_one_node():
     assert one.score(noisy[320:], labels[320:, 3]) > 0.85
 
 
+@pytest.mark.slow
 def test_rounds_are_the_budget():
     clean, noisy, graph = weather()
     for rounds, options in ((3, {}), (2, {"bank": "linear"}), (6, {"bank": "linear", "activation": "max-ga"})):
@@ -185,6 +191,7 @@ def test_rounds_are_the_budget():
         SignalRegressor(4, bank="linear", activation="max-ga").fit(noisy, clean, graph=graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["global", "node"])
 def test_files_are_those_of_the_estimator_and_of_its_model(scaling, tmp_path):
     clean, noisy, graph = weather()
@@ -206,6 +213,7 @@ def test_files_are_those_of_the_estimator_and_of_its_model(scaling, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_answers_are_in_the_units_of_the_user():
     _, noisy, graph = weather()
     kelvin = SignalRegressor(task="impute", **QUICK).fit(noisy, graph=graph)
@@ -217,6 +225,7 @@ def test_answers_are_in_the_units_of_the_user():
     )
 
 
+@pytest.mark.slow
 def test_scaling_of_each_node():
     _, noisy, graph = weather()
     units = np.array([1.0, 10.0, 0.1, 1.0, 1.0, 100.0])
@@ -225,6 +234,7 @@ def test_scaling_of_each_node():
     np.testing.assert_allclose(model.predict(noisy * units) / units, plain.predict(noisy), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_searches_and_folds_of_time():
     clean, noisy, graph = weather()
     model = SignalRegressor(**QUICK)
@@ -494,6 +504,7 @@ def test_sensors_that_say_nothing_are_named():
     assert np.isfinite(model.predict(noisy)).all()
 
 
+@pytest.mark.slow
 def test_baselines_are_what_they_are_called():
     clean, noisy, graph = weather(300)
     x, y = noisy[200:].copy(), clean[200:]

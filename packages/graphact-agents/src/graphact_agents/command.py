@@ -18,17 +18,17 @@ Run a trained network on the nodes of its graph: each node computes its own outp
   {prog} init model.safetensors graph.npz --out network   the operator's folder, with network.toml to edit
   {prog} deploy network --out nodes                       one folder for each node
   {prog} run nodes/node-7                                 the agent of one node
-  {prog} status network                                   how all of them are
-  {prog} simulate model.safetensors graph.npz --loss 0.1  how it would go, with faults
-  {prog} learn nodes/node-7                               the agent of one node that learns
+  {prog} status network                                   the state of every agent, and what is wrong
+  {prog} simulate model.safetensors graph.npz --loss 0.1  all agents in memory, with faults
+  {prog} learn nodes/node-7                               train the network, with one agent for each node
 """
 COMMANDS = {
     "init": ("graphact_agents.command_init", "write the operator's folder of a network"),
-    "deploy": ("graphact_agents.command_deploy", "write the folders of all nodes from it"),
+    "deploy": ("graphact_agents.command_deploy", "write a folder for each node from the operator's folder"),
     "run": ("graphact_agents.command_run", "run the agent of one node"),
-    "status": ("graphact_agents.command_status", "show how the agents of a network are"),
+    "status": ("graphact_agents.command_status", "show the state of the agents of a network"),
     "simulate": ("graphact_agents.command_simulate", "simulate agents in a network with faults"),
-    "learn": ("graphact_agents.command_learn", "let the agent of one node learn with its neighbours"),
+    "learn": ("graphact_agents.command_learn", "train the network at one node, together with its neighbours"),
 }
 
 

@@ -30,18 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--signals", type=Path, metavar="FILE", help=help_)
     help_ = ".npy of shape (M, O), its own (default: targets.npy of the folder)"
     add("--targets", type=Path, metavar="FILE", help=help_)
-    add("--transport", choices=TRANSPORTS, help="equal at all nodes (default: that of network.toml)")
+    add("--transport", choices=TRANSPORTS, help="the same at all nodes (default: that of network.toml)")
     add("--slot", type=float, default=5.0, help="seconds for one round (default: 5)")
 
 
 def run(options: argparse.Namespace) -> int:
     """
-    Let the agent of one node learn with its neighbours, and write trained.safetensors into its folder.
+    Train the network at one node, together with its neighbours, and write trained.safetensors into the node's folder.
 
-    learning.json of the folder says how, the same at all nodes:
+    learning.json of the folder has the settings, the same at all nodes:
       {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}
-    first is the number of its first run, higher for another training in the same folder. Where it stands is in
-    state.npz: started again it goes on, with the step that its neighbours are in.
+    first is the number of the first run; give a higher one for another training in the same folder. Progress is kept in
+    state.npz: an agent that is started again continues with the step that its neighbours are in.
     """
     check_folder(options.folder)
     files = (options.signals or options.folder / "signals.npy", options.targets or options.folder / "targets.npy")

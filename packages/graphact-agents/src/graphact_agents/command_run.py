@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command; what is None is set by the folder."""
     add, switch = parser.add_argument, argparse.BooleanOptionalAction
     add("folder", type=Path, metavar="FOLDER", help="a folder that graphact-agents deploy has written")
-    add("--transport", choices=TRANSPORTS, help="equal at all nodes, as are period, origin, slot, tls and dynamic")
+    add("--transport", choices=TRANSPORTS, help="the same at all nodes, as are period, origin, slot, tls and dynamic")
     source = parser.add_mutually_exclusive_group()
     help_ = ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)"
     source.add_argument("--signals", metavar="FILE", help=help_)
@@ -39,14 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--sensor", metavar="COMMAND", help=help_)
     add("--lead", type=float, help="seconds before a run to start --sensor (default: 0.5)")
     add("--repeat", action=switch, help="begin again at the end of the file")
-    help_ = "seconds from run to run, equal at all nodes; 0: one after the other, without a clock "
+    help_ = "seconds from run to run, the same at all nodes; 0: one after the other, without a clock "
     add("--period", type=float, metavar="S", help=help_ + "(default: as long as a run may take)")
-    add("--origin", type=float, metavar="T", help="Unix time of run 0, equal at all nodes (default: 0)")
+    add("--origin", type=float, metavar="T", help="Unix time of run 0, the same at all nodes (default: 0)")
     add("--slot", type=float, help="seconds for one round (default: 0.18)")
     add("--runs", type=int, help="end after this many runs, skipped ones included")
     help_ = "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)"
     add("--tls", action=switch, help=help_)
-    help_ = "neighbours come and go: those of a run are among the folder's, and announced it in the slot before it"
+    help_ = "neighbours come and go: in the slot before a run, those that take part announce it"
     add("--dynamic", action=switch, help=help_)
     help_ = "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one"
     add("--status", metavar="[HOST:]PORT", help=help_)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
       graphact-agents run nodes/node-7
       graphact-agents run nodes/node-7 --sensor 'read-temperature --json'
 
-    Settings are those of network.toml, which deploy put into the folder; an option goes before the setting of its name.
+    Settings are those of network.toml, which deploy put into the folder; an option overrides the setting of its name.
     """
     check_folder(options.folder)
     deployment = Deployment.load(options.folder)

@@ -50,8 +50,8 @@ def seed(word: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Let simulated agents work on signals, with a virtual clock and seeded faults, and compare with the centralised
-    run.
+    """Run all agents in memory on signals, with a virtual clock and seeded faults, and compare with the centralised
+    model. P is a probability, S are seconds.
     """
     model, graph = load_model(options.model), load_graph(options.graph)
     faults = Faults(**{name: getattr(options, name) for name in asdict(Faults())})

@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "the operator's folder, folders of nodes or of such folders, or [HOST:]PORT"
     parser.add_argument("where", nargs="+", metavar="WHERE", help=help_)
     parser.add_argument("--json", action="store_true", help="one line of JSON for each agent")
-    help_ = "judge each agent alone: it is well if its loop goes round, whatever its neighbours do"
+    help_ = "judge each agent alone: it is well while its loop runs, whatever its neighbours do"
     parser.add_argument("--alive", action="store_true", help=help_)
 
 
 def run(options: argparse.Namespace) -> int:
     """
-    Show how the agents of a network are, those with a setting status. The exit code is 1 if one does not answer, is
-    another than the one that was asked for, is of another deployment than the last, or has trouble.
+    Show the state of the agents that have the setting status. The exit code is 1 if an agent does not answer, another
+    agent answers in its place, it runs an older deployment, or it reports trouble.
 
       graphact-agents status network
       graphact-agents status 10.0.0.5:9107 10.0.0.6:9107

@@ -1,6 +1,8 @@
 """Readings of a sensor as the input of a model that looks back: those of the last runs, the newest first."""
 
 import json
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,7 @@ class Readings(Signals):
         self._past = [each for each in self._past if each.shape[-1:] == nothing.shape]  # of a model before this one
         try:
             reading = self._source.take(run)
+            self.missing = "the source gives NaN or null" if np.isnan(reading).any() else ""
         except NoSignal as reason:
             if not self._model.takes_missing or (self._waits and isinstance(reason, NotYet)):
                 raise
@@ -74,13 +77,21 @@ class Readings(Signals):
 
     def _remember(self) -> None:
         if self._path is not None and self._model.window > 1:
-            readings = [np.where(np.isnan(each), None, each).tolist() for each in self._past]
-            write_atomically(self._path, json.dumps({"run": self._run, "readings": readings}).encode())
+            readings = [with_null(each).tolist() for each in self._past]
+            with suppress(OSError):  # as on a full disk: after a restart they count as missing
+                write_atomically(self._path, json.dumps({"run": self._run, "readings": readings}).encode())
 
     def _recall(self, path: Path) -> None:
-        content = read_json(path)
         try:
-            self._run = int(content["run"])
-            self._past = [np.array(each, float).astype(self._model.dtype) for each in content["readings"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: damaged; delete it, and the readings before now count as missing") from error
+            content = read_json(path)
+            past = [np.array(each, float).astype(self._model.dtype) for each in content["readings"]]
+            self._run, self._past = int(content["run"]), past
+        except (KeyError, TypeError, ValueError):
+            sys.stderr.write(f"graphact-agents: {path}: damaged; the readings before now count as missing\n")
+
+
+def with_null(values: Array) -> Array:
+    """Return values with None in the place of NaN, which JSON lacks."""
+    found = values.astype(object)
+    found[np.isnan(values)] = None
+    return found

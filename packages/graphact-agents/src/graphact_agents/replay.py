@@ -90,7 +90,7 @@ def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered
         return _pointwise(layer, x)
     if layer.kind == "standardize":
         mean, std = (np.tile(arrays[name], settings["window"]) for name in ("mean", "std"))
-        scaled, is_missing = (x - mean) / std, x != x
+        scaled, is_missing = (x - mean) / std, np.isnan(x)
         return np.hstack([np.where(is_missing, 0, scaled), 1 - is_missing]) if settings["mask"] else scaled
     if layer.kind == "rescale":
         return arrays["mean"] + arrays["std"] * x

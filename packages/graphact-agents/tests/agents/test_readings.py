@@ -37,9 +37,16 @@ def test_a_window_with_gaps(tmp_path):
     np.testing.assert_array_equal(Readings(source, model, tmp_path).take(5), [6.0, nan, 4.0])  # the same run again
     with pytest.raises(EndOfSignals):
         again.take(7)
-    (tmp_path / READINGS_NAME).write_text('{"run": 3}')
-    with pytest.raises(ValueError, match="readings.json: damaged; delete it"):
-        Readings(source, model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ['{"run": 3}', "{", '{"run": "x", "readings": [[1.0]]}', '{"run": 3, "readings": 4}']
+)
+def test_damaged_readings_count_as_missing(tmp_path, content, capsys):
+    source = FileSignals(write(tmp_path / "readings.txt", [1.0, 2.0, 3.0, 4.0, 5.0]), make_model())
+    (tmp_path / READINGS_NAME).write_text(content)
+    np.testing.assert_array_equal(Readings(source, make_model(), tmp_path).take(4), [5.0, np.nan, np.nan])
+    assert "readings.json: damaged" in capsys.readouterr().err
 
 
 def test_a_sensor_that_fails_is_a_missing_reading():

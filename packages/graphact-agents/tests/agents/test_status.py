@@ -28,7 +28,7 @@ from graphact_agents.command import main
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog
 from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status, metrics
-from support.on_agents import deploy
+from support.on_agents import deploy, split
 from support.places import ROOT
 
 PERIOD = ["--transport", "udp", "--period", "0.6", "--slot", "0.2", "--status", "0"]
@@ -315,6 +315,32 @@ def test_addresses_of_the_status(folders, capsys):
     with socket.create_server((taken.host, taken.port)):
         assert main(["run", str(folders[0]), *PERIOD[:-1], str(taken.port)]) == 2
     assert "cannot listen on" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_operators_folder_asks_each_node_at_its_own_host(tmp_path, capsys):
+    """And tells who answers there instead, and which nodes are of another deployment."""
+    port, own = (address.port for address in free_addresses(2))
+    places = [f"127.0.0.1:{own}", f"127.0.0.2:{own}"]
+    settings = {"transport": "udp", "period": 0.8, "slot": 0.2, "sensor": "echo 1"}
+    given = nn.FIR([1, 1], order=1).double(), undirected([(0, 1)], 2), tmp_path / "nodes", places
+    folders = split(*given, **settings, status=f"0.0.0.0:{port}")
+    network = str(tmp_path / "nodes.network")
+    with ExitStack() as opened:
+        for i, folder in enumerate(folders):
+            words = ["--sensor", "echo 1", "--status", f"127.0.0.{i + 1}:{port}"]
+            daemon = opened.enter_context(Daemon(folder, *words))
+            daemon.next_event("ready")
+        daemon.next_event("result", where=lambda event: event["complete"])
+        assert main(["status", "--json", network]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [each["node"] for each in found] == [0, 1]
+        split(*given, **settings, status=f"127.0.0.1:{port}")
+        assert main(["status", network]) == 1
+        head, *rows = capsys.readouterr().out.splitlines()
+        assert head.split()[0] == "agent"
+        assert f"of deployment {found[0]['deployment']}, not " in rows[0]
+        assert f"another agent, of node 0, answers at 127.0.0.1:{port}" in rows[1]
 
 
 def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Functions of signals and graph: the same for all splits, and repeated with the links that are left when some are lost
 SIGNAL_PREPARATIONS: "dict[str, Callable[[Tensor, Graph], Tensor]]" = {
-    "local-contrast": Imported("graphact_lab.experiments.source_localization.task:local_contrast"),
+    "local-contrast": Imported("graphact_lab.data.diffused_sources:local_contrast"),
     "by-centrality": Imported("graphact_lab.experiments.consensus.task:by_centrality"),
 }
 # Functions of a task, which learn from its training samples
@@ -54,7 +54,7 @@ def prepared(tasks: "Sequence[Task]", preparation: str) -> "list[Task]":
     """Tasks whose inputs nodes make of their signals, themselves and with their neighbours.
 
     - "none": the tasks as they are;
-    - "local-contrast": see :func:`~graphact_lab.experiments.source_localization.task.local_contrast`;
+    - "local-contrast": see :func:`~graphact_lab.data.diffused_sources.local_contrast`;
     - "by-centrality": see :func:`~graphact_lab.experiments.consensus.task.by_centrality`;
     - "local-estimate": see :func:`~graphact_lab.tasks.with_local_estimate`.
 

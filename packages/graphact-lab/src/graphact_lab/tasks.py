@@ -5,6 +5,7 @@ Nothing inside the package imports this module.
 
 from graphact.training import Task, loss_of, metric_of
 from graphact_lab.baselines import baselines, prepared_baselines
+from graphact_lab.data.diffused_sources import source_localization, source_localization_tasks
 from graphact_lab.data.download import DataError, FileStatus, Progress, check, data_directory, fetch, locate
 from graphact_lab.data.molene import Temperatures, read_molene
 from graphact_lab.data.movielens import Ratings, read_movielens
@@ -14,7 +15,6 @@ from graphact_lab.experiments.denoising.task import denoising, denoising_tasks, 
 from graphact_lab.experiments.flocking import world as flocking
 from graphact_lab.experiments.recommendation.films import film_graph
 from graphact_lab.experiments.recommendation.task import FILMS, centered_by_user, recommendation, recommendation_tasks
-from graphact_lab.experiments.source_localization.task import source_localization, source_localization_tasks
 from graphact_lab.job_progress import show_progress
 from graphact_lab.preparation import prepared
 

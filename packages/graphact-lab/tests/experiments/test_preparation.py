@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphact import Graph
+from graphact_lab.data.diffused_sources import local_contrast
 from graphact_lab.experiments.consensus.task import by_centrality
-from graphact_lab.experiments.source_localization.task import local_contrast
 from graphact_lab.preparation import shifted_by
 from graphact_lab.tasks import consensus_tasks, prepared, source_localization_tasks
 

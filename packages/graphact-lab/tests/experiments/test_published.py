@@ -11,8 +11,7 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from graphact_lab.descriptions import find_experiment
-from graphact_lab.experiments.flocking.experiment import NAME as FLOCKING
+from graphact_lab.descriptions import OWN, find_experiment
 from graphact_lab.parquet import encode_cells
 from graphact_lab.report import write_report
 from graphact_lab.store import Store, find_stores
@@ -22,7 +21,7 @@ from support.places import ROOT
 RESULTS = ROOT / "results"
 EVERY = [store.directory.relative_to(RESULTS).as_posix() for store in find_stores(RESULTS, "**")]
 FOLDERS = [name for name in EVERY if "/" not in name]
-REPORTED = [name for name in EVERY if name.partition("/")[0] not in ("search", "sweeps", FLOCKING)]
+REPORTED = [name for name in EVERY if name.partition("/")[0] not in ("search", "sweeps", *OWN)]
 
 
 def words_of(page):

@@ -10,7 +10,7 @@ from graphact.registry import FURTHER, POINTWISE
 from graphact_lab.cli import make_parser
 from graphact_lab.commands.run import find_settings
 from graphact_lab.descriptions import EVERY_EXPERIMENT, EXPERIMENTS, find_experiment, find_protocol
-from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, jobs_of, key_of_baselines
+from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, Protocol, jobs_of, key_of_baselines
 from graphact_lab.store import Store, find_stores
 from support.places import ROOT
 
@@ -19,7 +19,7 @@ RESULTS = ROOT / "results"
 WITHOUT_TORCH = """
 import sys
 from graphact_lab.commands import overview, run
-from graphact_lab.protocols import jobs_of
+from graphact_lab.protocols import Protocol, jobs_of
 from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 for name in EXPERIMENTS:
     assert all(jobs_of(protocol, 0) for protocol in find_experiment(name).protocols)
@@ -61,9 +61,13 @@ def test_published_results_are_continued_not_repeated(folder):
     (command,) = store.commands()
     options = make_parser().parse_args(command.split()[1:])
     protocol = find_settings(options)
-    jobs = {seed: jobs_of(protocol, seed) for seed in range(options.seed, options.seed + options.seeds)}
-    keys = {job.key for own in jobs.values() for job in own}
-    keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
+    seeds = range(options.seed, options.seed + options.seeds)
+    if isinstance(protocol, Protocol):
+        jobs = {seed: jobs_of(protocol, seed) for seed in seeds}
+        keys = {job.key for own in jobs.values() for job in own}
+        keys |= {key_of_baselines(protocol, job.condition, seed) for seed, own in jobs.items() for job in own}
+    else:
+        keys = {protocol.key(job, seed) for seed in seeds for job in (None, *protocol.jobs)}
     assert {*store.keys()} == keys
 
 
@@ -90,7 +94,8 @@ SMALLEST = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY_EXPERIMENT)
 def test_a_command_imports_no_other_experiment(name, tmp_path, real_data):
-    words = ["run", name, "--preset", "smoke", "--device", "cpu", "--activation", "relu", "--rows-only", "--quiet"]
+    method = "pointwise" if name == "scheduling" else "relu"
+    words = ["run", name, "--preset", "smoke", "--device", "cpu", "--activation", method, "--rows-only", "--quiet"]
     words += ["--data", str(real_data), "--out", str(tmp_path), *SMALLEST.get(name, [])]
     program = [sys.executable, "-c", ALONE, name.replace("-", "_"), *words]
     done = subprocess.run(program, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Activation functions that see the graph, and graph neural networks built from them.
+"""Neighbourhood functions for graph neural networks, as activations and filter banks, and networks built from them.
 
 Names are loaded when they are first used.
 """

@@ -13,12 +13,13 @@ from graphact.commands.parser import CommandParser, run_command
 from graphact.commands.partition import partition
 
 DESCRIPTION = """\
-Activation functions that see the graph.
+Neighbourhood functions for graph neural networks.
 
-  graphact list                             activations and convolutions
-  graphact certify MODEL --graph G          what is guaranteed of a trained model on a graph
-  graphact export MODEL --graph G --out F   a trained model as an ONNX file
-  graphact bench GRAPH                      how fast activations run on a graph
+  graphact list                                activations and convolutions
+  graphact certify MODEL --graph G             what is guaranteed of a trained model on a graph
+  graphact export MODEL --graph G --out F      a trained model as an ONNX file
+  graphact bench GRAPH                         how fast activations run on a graph
+  graphact partition GRAPH --parts P --out D   a graph as files, one for each process
 """
 COMMANDS = {
     "list": (list_all, "list activations and convolutions"),

@@ -36,7 +36,7 @@ _POINTWISE: Table = {  # functions of each value on its own, for comparison with
     "maxout": ("Maxout", "the largest of a few lines with trained slopes and offsets"),
 }
 _FURTHER: Table = {  # other functions of a neighbourhood, and activations of other authors
-    "mean-ga": ("GraphAdaptiveMean", "graph-adaptive mean: linear, for comparison"),
+    "mean-ga": ("GraphAdaptiveMean", "graph-adaptive mean: linear apart from ReLU, for comparison"),
     "soft-maximum-ga": (
         "GraphAdaptiveSoftMaximum",
         "graph-adaptive log-mean-exp, from mean to maximum by a temperature",

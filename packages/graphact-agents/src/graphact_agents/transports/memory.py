@@ -19,7 +19,7 @@ class Faults:
     Args:
         loss: a datagram is lost.
         link_loss: a link is lost for a whole run, in both directions; the paper's model of link loss.
-        delay: how long a datagram travels at least.
+        delay: a datagram travels at least this long.
         jitter: it travels up to this much longer, at random, which also reorders.
         reorder: a datagram is held back by ten times delay + jitter.
         duplicate: a datagram comes twice.
@@ -27,12 +27,12 @@ class Faults:
         replay: an attacker sends a datagram again that was recorded earlier, also in other runs.
         forge: an attacker without the key sends a datagram like one it saw with other values.
         crash: a node dies at a random moment of a run, forgetting everything but its log.
-        downtime: it is back after at most this time.
+        downtime: a crashed node is back after at most this time.
         partition: for a part of a run the network falls into two halves that do not hear each other.
-        partition_time: how long at most.
+        partition_time: a partition lasts at most this long.
         skew: clocks and starts of nodes differ by at most this much.
         clock: the clock of a node is set before a run, by a few runs forwards or back, or right again.
-        poison: a node in wrong hands sends its neighbours what cannot be true in a run, with its true keys.
+        poison: a captured node sends its neighbours impossible messages in a run, with its own keys.
     """
 
     loss: float = 0.0

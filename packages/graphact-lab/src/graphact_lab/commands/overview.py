@@ -20,7 +20,7 @@ EXPERIMENT_LINES = {
     "graph-classification": "five sets of TUDataset in ten folds, every activation",
     "robustness": "node classification with perturbed edges and words",
     "flocking": "a team that steers itself by messages between neighbours",
-    "faulty-sensors": "weather stations with outliers, drift or a stuck value, and what the others make of it",
+    "faulty-sensors": "estimates at weather stations, some of which have outliers, drift or a stuck value",
     "rounds": "source localization, also of unseen sources, with equally many rounds of messages for all networks",
     "scheduling": "which links of a wireless network send, decided after a few messages",
 }

@@ -199,7 +199,7 @@ def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
-    own: Any = protocol
+    own: Any = protocol  # each kind of settings has jobs of its own kind
     return {own.key(job, seed): job.title for job in own.jobs}
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from experiments.report.factory import baseline, every_experiment, row
+from graphact_lab.data.diffused_sources import BLOCKS
 from graphact_lab.descriptions import EXPERIMENTS, find_experiment, find_protocol
 from graphact_lab.experiments.consensus.task import BLOCKS as CONSENSUS_BLOCKS
 from graphact_lab.experiments.denoising.task import denoising_tasks
 from graphact_lab.experiments.recommendation.task import Options
-from graphact_lab.experiments.source_localization.task import BLOCKS
 from graphact_lab.figures import house_style, settle
 from graphact_lab.protocols import jobs_of
 from graphact_lab.report import terminal_table, write_report

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from graphact_lab.data.diffused_sources import source_localization
 from graphact_lab.experiments.rounds import report, runner
 from graphact_lab.experiments.rounds.experiment import METHODS, NEAREST, RoundsJob, find_settings, orders_of
-from graphact_lab.experiments.source_localization.task import source_localization
 from graphact_lab.store import Store, StoreError
 
 
@@ -60,28 +60,28 @@ def rows_of(**methods):
 
 def test_the_message_is_a_paired_difference_from_the_best_pointwise_network():
     rows = rows_of(relu=[30, 30, 30, 30], gelu=[40, 44, 48, 52], bank_max=[50, 53, 58, 63])
-    results = report.Results(rows)
+    results = report.RoundsResults(rows)
     assert results.rivals == {(4, "unseen"): "gelu"}
     gain = results.gain("bank-max", 4, "unseen")
     assert gain.mean == 10.0
     assert gain.margin == pytest.approx(3.182446 * (2 / 3) ** 0.5 / 2, abs=1e-4)  # of 10, 9, 10, 11
     said = report.message(results)
-    assert "56 % right, +10.0 ± 1.3 points from the best pointwise network (GELU)" in said
-    assert "no significant difference" not in said
+    assert "right in 56 % with unseen sources, 10.0 ± 1.3 points more than the best pointwise network (GELU)." in said
+    assert "not significant" not in said
 
 
 def test_a_difference_within_its_interval_is_called_so():
     rows = rows_of(gelu=[40, 44, 48, 52], bank_max=[50, 40, 55, 47])
-    assert "no significant difference" in report.message(report.Results(rows))
-    assert "too few" in report.message(report.Results(rows[:2] + rows[4:6]))
-    assert "nothing to conclude" in report.message(report.Results(rows_of(gelu=[40, 44, 48])))
+    assert "not significant" in report.message(report.RoundsResults(rows))
+    assert "too few" in report.message(report.RoundsResults(rows[:2] + rows[4:6]))
+    assert "nothing to conclude" in report.message(report.RoundsResults(rows_of(gelu=[40, 44, 48])))
 
 
 def test_the_bank_is_chosen_by_validation():
     rows = rows_of(gelu=[40, 44, 48], bank_max=[70, 70, 70], bank_median=[50, 50, 50])
     for row in rows:
         row["validation"] = 100 - row["value"]
-    assert report.Results(rows).best_bank == "bank-median"
+    assert report.RoundsResults(rows).best_bank == "bank-median"
 
 
 def test_a_page_and_a_table_of_80_columns(tmp_path):
@@ -90,7 +90,7 @@ def test_a_page_and_a_table_of_80_columns(tmp_path):
     runner.run(settings, store)
     rows = store.rows()
     assert len(rows) == 2 * 2 * (1 + 4)  # graphs, divisions, methods
-    assert all(len(line) <= 80 for line in report.terminal_table(rows).split("\n\n")[0].splitlines())
+    assert all(len(line) <= 80 for line in report.terminal_table(rows).splitlines())
     page = report.write_page(rows, tmp_path, store.commands()).read_text()
     assert "graphact-lab run rounds --preset smoke" in page
     assert "too few for an interval" in page

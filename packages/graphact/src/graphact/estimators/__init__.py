@@ -11,12 +11,12 @@ from graphact._extras import require
 
 require("graphact.estimators needs", "sklearn")  # named before a module asks for it
 
-from graphact.estimators.baselines import compare_baselines  # noqa: E402
 from graphact.estimators.estimator_file import read  # noqa: E402
 from graphact.estimators.graph_classifier import GraphClassifier  # noqa: E402
 from graphact.estimators.graph_estimator import GraphEstimator as GraphEstimator  # noqa: E402
 from graphact.estimators.node_estimators import NodeClassifier, NodeRegressor  # noqa: E402
 from graphact.estimators.on_nodes import OnNodes  # noqa: E402
+from graphact.estimators.signal_baselines import compare_baselines  # noqa: E402
 from graphact.estimators.signal_estimators import SignalClassifier, SignalRegressor  # noqa: E402
 
 __all__ = [

@@ -26,7 +26,7 @@ from graphact.nn.lookup import ACTIVATIONS, make_activation, register, unregiste
 from graphact.nn.maxk import MaxK
 from graphact.nn.module import GraphModule
 from graphact.nn.pointwise import ELU, GELU, Abs, Identity, LeakyReLU, Maxout, PReLU, ReLU, SiLU, Tanh
-from graphact.nn.scaling import Rescale, ScaledNetwork, Standardize
+from graphact.nn.scaled_network import Rescale, ScaledNetwork, Standardize
 from graphact.nn.sequential import Residual, Sequential
 from graphact.nn.shiftless import ShiftlessMax, ShiftlessMedian
 

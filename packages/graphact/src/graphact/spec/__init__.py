@@ -22,7 +22,7 @@ from graphact.spec.kinds import (
     Sum,
 )
 from graphact.spec.layer import Layer, UnsupportedModelError, map_arrays, structure
-from graphact.spec.scaling import InputScaling, OutputScaling
+from graphact.spec.scaling_layers import InputScaling, OutputScaling
 from graphact.spec.stored import is_registered, to_json
 
 __all__ = [

@@ -15,7 +15,7 @@ from graphact.spec.kinds import (
 )
 from graphact.spec.layer import Layer, UnsupportedModelError
 from graphact.spec.reductions import Operation, find_operation
-from graphact.spec.scaling import InputScaling, OutputScaling
+from graphact.spec.scaling_layers import InputScaling, OutputScaling
 
 STORED = (
     Filter,

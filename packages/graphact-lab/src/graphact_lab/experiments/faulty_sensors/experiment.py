@@ -39,7 +39,7 @@ def training_faults(draws: int, shares: Sequence[float]) -> list[tuple[str, floa
 
 
 @dataclass(frozen=True)
-class Job:
+class SensorJob:
     """A network that is trained at every origin."""
 
     method: str
@@ -103,22 +103,22 @@ class FaultySensors:
         return self.test_hours / self.train_hours
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[SensorJob, ...]:
         return tuple(
-            Job(method, budget)
+            SensorJob(method, budget)
             for budget in self.rounds
             for method in self.methods
             if budget % ROUNDS_OF.get(method, 1) == 0 and (budget != 3 or method in BESIDE_THREE)
         )
 
-    def settings(self, job: Job | None, seed: int) -> dict[str, Any]:
+    def settings(self, job: SensorJob | None, seed: int) -> dict[str, Any]:
         """Everything that the result of a job depends on; without job, of the baselines."""
         common = {name: value for name, value in asdict(self).items() if name not in ("preset", "methods", "rounds")}
         common = {name: list(value) if isinstance(value, tuple) else value for name, value in common.items()}
         own = {"baselines": True} if job is None else asdict(job)
         return {"experiment": NAME, "protocol": self.preset, **own, **common, "seed": seed}
 
-    def key(self, job: Job | None, seed: int) -> str:
+    def key(self, job: SensorJob | None, seed: int) -> str:
         prefix = "baselines" if job is None else f"{job.method}-R{job.rounds}"
         return file_key(prefix, self.settings(job, seed))
 

@@ -35,7 +35,7 @@ Holm's over the table."""
 
 def own_rows(rows: Sequence[Row], method: str, rounds: int) -> list[Row]:
     """The rows of a method in a number of rounds."""
-    return choose(rows, method=method, rounds=rounds)
+    return [dict(row) for row in choose(rows, method=method, rounds=rounds)]
 
 
 def error(rows: Sequence[Row], fault: str, part: str) -> float:
@@ -59,7 +59,7 @@ def error_table(rows: Sequence[Row]) -> str:
     lines = []
     for kind, method, rounds in sorted(methods, key=lambda key: (key[0] == "model", key[2])):
         own = own_rows(rows, method, rounds)
-        cells = [LABELS.get(method, method), str(rounds)]
+        cells: list[str] = [LABELS.get(method) or method, str(rounds)]
         cells += ["" if kind == "baseline" else str(own[0]["parameters"]), f"{error(own, 'none', 'healthy'):.2f}"]
         cells.append(f"{fmean(row['value'] for row in averaged(own, 'value')):.2f}")
         cells += [f"{error(own, fault, 'healthy'):.2f} / {error(own, fault, 'faulty'):.2f}" for fault in FAULTS]
@@ -72,7 +72,8 @@ def share_table(rows: Sequence[Row]) -> str:
     shares = sorted({row["condition"]["share"] for row in rows} - {0.0})
     lines = []
     for method, rounds in dict.fromkeys((row["method"], row["rounds"]) for row in rows):
-        own, cells = own_rows(rows, method, rounds), [LABELS.get(method, method), str(rounds)]
+        own = own_rows(rows, method, rounds)
+        cells: list[str] = [LABELS.get(method) or method, str(rounds)]
         for share in shares:
             pair = [
                 fmean(row[part] for row in own if row["condition"]["share"] == share) for part in ("healthy", "faulty")
@@ -84,7 +85,7 @@ def share_table(rows: Sequence[Row]) -> str:
 
 def differences(rows: Sequence[Row], overlap: float) -> dict[tuple[str, int, str], Difference]:
     """Differences of networks from the pointwise one at equal rounds, over all conditions with faults."""
-    models = choose(rows, kind="model")
+    models = [dict(row) for row in choose(rows, kind="model")]
     found = {}
     for method, rounds in dict.fromkeys((row["method"], row["rounds"]) for row in models):
         for part in ("value", "healthy", "faulty"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import graphact
 from graphact.estimators import SignalRegressor
@@ -18,7 +19,7 @@ from graphact_lab.experiments.faulty_sensors.experiment import (
     METHODS,
     NAME,
     FaultySensors,
-    Job,
+    SensorJob,
     training_faults,
 )
 from graphact_lab.experiments.faulty_sensors.faults import (
@@ -57,7 +58,7 @@ class Origin:
             targets += [train, pause]
         self.readings, self.targets = np.concatenate(parts), np.concatenate(targets)
         rng = np.random.default_rng(run_seed(NAME, seed, "test", number))
-        self.tests: list[tuple[dict[str, Any], Array, Array, Array]] = [
+        self.tests: list[tuple[dict[str, Any], Array, Array, NDArray[np.bool_]]] = [
             ({"fault": "none", "share": 0.0}, test, test, np.zeros(kelvin.shape[1], bool))
         ]
         for fault in FAULTS:
@@ -95,7 +96,7 @@ class Stations:
         self.origins = [Origin(data.kelvin, number, settings, seed) for number in range(settings.origins)]
 
 
-def network_rows(stations: Stations, job: Job, watcher: JobWatcher) -> list[Row]:
+def network_rows(stations: Stations, job: SensorJob, watcher: JobWatcher) -> list[Row]:
     """Train a network at each origin and test it."""
     settings, rows = stations.settings, list[Row]()
     for origin in stations.origins:
@@ -191,7 +192,7 @@ def run(
     watcher, stations = watcher or JobWatcher(), Stations(settings, seed)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def finish(key: str, rows: list[Row], job: Job | None) -> None:
+    def finish(key: str, rows: list[Row], job: SensorJob | None) -> None:
         common = {"experiment": NAME, "preset": settings.preset, "seed": seed, "settings": settings.settings(job, seed)}
         common |= {"graphact": graphact.__version__, "torch": torch.__version__, "device": device}
         common["finished"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import textwrap
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +33,7 @@ BANK, RIVAL, OTHER = "#0072b2", INK, GREY  # colours of banks, pointwise network
 CHANCE = 25.0
 
 
-class Results:
+class RoundsResults:
     """Accuracies by method, rounds and division of the samples."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -94,7 +95,7 @@ def label(method: str) -> str:
     return NAMES.get(method) or STYLES[method].short
 
 
-def message(results: Results) -> str:
+def message(results: RoundsResults) -> str:
     """Return the conclusion in one or two sentences, computed from the rows."""
     bank = results.best_bank
     if bank is None or not results.rivals:
@@ -106,22 +107,19 @@ def message(results: Results) -> str:
         mean = results.mean(bank, rounds, sources)
         if gain is None or rival is None or mean is None:
             continue
-        verdict = "" if gain.is_certain else ", no significant difference"
+        more = "more" if gain.mean >= 0 else "fewer"
         said.append(
-            f"with {SOURCES[sources]} {mean:.0f} % right, {gain.mean:+.1f} ± {gain.margin:.1f} points from the best "
-            f"pointwise network ({label(rival)}){verdict}"
+            f"in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± {gain.margin:.1f} points {more} than the "
+            f"best pointwise network ({label(rival)}{'' if gain.is_certain else '; not significant'})"
         )
     if not said:
         return f"Fewer than {MIN_UNITS} graphs were run, too few for an interval."
+    functions = label(bank).removeprefix("bank, ")
     rounds = f"{results.rounds[-1]} rounds of messages between neighbours"
-    return (
-        f"In {rounds}, the adaptive filter bank ({label(bank).removeprefix('bank, ')}) locates the source: "
-        + "; ".join(said)
-        + "."
-    )
+    return f"In {rounds}, the adaptive filter bank ({functions}) is right {', and '.join(said)}."
 
 
-def lines_of(results: Results) -> list[list[str]]:
+def lines_of(results: RoundsResults) -> list[list[str]]:
     """Return header and lines of the table: accuracy, and the gain with its interval."""
     columns = [(rounds, sources) for sources in results.sources for rounds in results.rounds]
     header = ["network"]
@@ -147,17 +145,17 @@ def lines_of(results: Results) -> list[list[str]]:
 
 def terminal_table(rows: Sequence[Row]) -> str:
     """Return the table in aligned columns, and the conclusion."""
-    results = Results(rows)
+    results = RoundsResults(rows)
     lines = lines_of(results)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join([*text, "", message(results)])
+    return "\n".join([*text, "", *textwrap.wrap(message(results), 80)])
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.html`` and ``figures/rounds.png``; return the path of the page."""
-    results = Results(rows)
+    results = RoundsResults(rows)
     with house_style():
         sheet = draw(results)
         settle(sheet)
@@ -189,7 +187,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     return folder / "report.html"
 
 
-def draw(results: Results) -> Any:
+def draw(results: RoundsResults) -> Any:
     """Draw accuracy over rounds where several were run, else a dot for each network with the interval of its gain."""
     several = len(results.rounds) > 1
     count = len(results.methods)
@@ -209,7 +207,7 @@ def color_of(method: str) -> str:
     return BANK if method in BANKS else RIVAL if method in POINTWISE else OTHER
 
 
-def draw_dots(axes: Any, results: Results, sources: str) -> None:
+def draw_dots(axes: Any, results: RoundsResults, sources: str) -> None:
     """Draw a row for each network; bars are the intervals of gains over the best pointwise network."""
     rounds = results.rounds[0]
     for row, method in enumerate(results.methods):
@@ -223,10 +221,10 @@ def draw_dots(axes: Any, results: Results, sources: str) -> None:
         axes.axvline(results.mean(rival, rounds, sources), color=FAINT, linewidth=1, zorder=0)
     axes.set_yticks(range(len(results.methods)), [label(method) for method in results.methods])
     axes.set_ylim(len(results.methods) - 0.5, -0.8)
-    axes.set_xlabel("Right answers (%); bars: 95 % interval of the gain")
+    axes.set_xlabel("Right answers (%)")
 
 
-def draw_lines(axes: Any, results: Results, sources: str) -> None:
+def draw_lines(axes: Any, results: RoundsResults, sources: str) -> None:
     """Draw accuracy over rounds: the best pointwise network, the banks, and others in grey, named at their ends."""
     for method in results.methods:
         points = [(rounds, mean) for rounds in results.rounds if (mean := results.mean(method, rounds, sources))]
@@ -269,8 +267,8 @@ times; unseen sources do not occur in training.</p>
 {body}
 </tbody></table></div>
 <p class="note">Gain: points over the pointwise network with the best test accuracy, ± half of the 95 % interval, paired
-over {graphs} graphs. The nearest neighbour compares the values of all nodes, which no network sees. {networks} networks
-of {width} features a cell, {epochs} epochs. {made}.</p>
+over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes,
+which no network sees. {networks} networks of {width} features a cell, {epochs} epochs. {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>
 """

@@ -12,6 +12,7 @@ import graphact
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, Task, TrainingSettings
+from graphact_lab.data.diffused_sources import source_localization_tasks
 from graphact_lab.experiments.rounds.experiment import (
     ACTIVATIONS,
     BANKS,
@@ -22,7 +23,6 @@ from graphact_lab.experiments.rounds.experiment import (
     RoundsJob,
     orders_of,
 )
-from graphact_lab.experiments.source_localization.task import source_localization_tasks
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.splits import data_generator
 from graphact_lab.store import Row, Store, StoreError

@@ -19,7 +19,7 @@ RATES = (2e-2, 7e-3, 2.5e-3)
 
 
 @dataclass(frozen=True)
-class Job:
+class KeyJob:
     """Networks of one method and shape, one for each seed."""
 
     method: str
@@ -51,7 +51,7 @@ class Scheduling:
     steps: int = 1000
     graphs: int = 8  # of a step
     nodes: int = 100
-    tests: int = 30  # graphs of each kind
+    tests: int = 200  # graphs of each kind; fewer of larger ones
     slots: int = 600
     loads: tuple[float, ...] = (*(round(0.4 + 0.05 * n, 2) for n in range(14)), 1.2)
     experiment = NAME
@@ -67,9 +67,9 @@ class Scheduling:
             check_choice("activation", method, METHODS)
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[KeyJob, ...]:
         """Every split of the rounds between layers and one or two iterations."""
-        made = list[Job]()
+        made = list[KeyJob]()
         for setting in self.settings_run:
             for method in self.methods:
                 if setting == NARROW and method not in NARROW_METHODS:
@@ -81,10 +81,10 @@ class Scheduling:
                         shapes = [(TOPOLOGY_LAYERS, (budget + 1) // 2)] if budget % 2 else []
                     else:
                         shapes = [(budget + 1 - 2 * n, n) for n in (1, 2) if budget + 1 > 2 * n]
-                    made += [Job(method, layers, iterations, setting) for layers, iterations in shapes]
+                    made += [KeyJob(method, layers, iterations, setting) for layers, iterations in shapes]
         return tuple(made)
 
-    def settings(self, job: Job | None, seed: int) -> dict[str, Any]:
+    def settings(self, job: KeyJob | None, seed: int) -> dict[str, Any]:
         """Everything that the result of a job depends on; without job, of rules that do not learn."""
         common = {name: value for name, value in asdict(self).items() if name not in ("preset", "methods", "rounds")}
         common = {name: list(value) if isinstance(value, tuple) else value for name, value in common.items()}
@@ -92,7 +92,7 @@ class Scheduling:
         own = {"rules": True} if job is None else asdict(job)
         return {"experiment": NAME, "protocol": self.preset, **own, **common, "seed": seed}
 
-    def key(self, job: Job | None, seed: int) -> str:
+    def key(self, job: KeyJob | None, seed: int) -> str:
         prefix = "rules" if job is None else f"{job.method}-L{job.layers}-I{job.iterations}"
         return file_key(prefix, self.settings(job, seed))
 
@@ -111,7 +111,6 @@ MEDIUM = replace(
     replicas=5,
     rates=RATES[:2],
     steps=300,
-    tests=20,
     slots=200,
     loads=(0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.2),
 )
@@ -125,7 +124,7 @@ QUICK = replace(
     replicas=3,
     rates=RATES[:1],
     steps=200,
-    tests=12,
+    tests=60,
     slots=100,
     loads=(0.6, 0.8, 1.0),
 )

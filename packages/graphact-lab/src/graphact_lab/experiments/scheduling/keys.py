@@ -19,7 +19,7 @@ from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact.nn import AdaptiveFilterBank, GraphFilter
 from graphact_lab.experiments.scheduling.conflicts import Conflicts, draw_random
-from graphact_lab.experiments.scheduling.rules import greedy, rule_key
+from graphact_lab.experiments.scheduling.greedy_rules import greedy, rule_key
 
 AGGREGATORS = check_functions(["mean", "max", "min", "std"])
 TEMPERATURES = (1.0, 0.3)  # of the soft rule, at the beginning and at the end

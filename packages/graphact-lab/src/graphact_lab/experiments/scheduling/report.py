@@ -28,23 +28,23 @@ MARKERS = dict(zip(METHODS, "^oXsDPv", strict=True))
 TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geometric", "flows": "Flows"}
 LIGHT, OVERLOAD = 0.7, 1.2  # loads at which delay and throughput are told
 INTRODUCTION = """\
-Load is what the winners of a slot carry over what the centralised greedy by utility carries. A rule of L rounds stands
-beside keys of at least L rounds. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
-table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
+Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
+many rounds as the keys, in the number that carries most. Intervals are 95 %, over graphs and seeds as crossed factors;
+p is Holm's over the table. Where rounds can be divided between layers and iterations of the greedy rule, validation
+graphs have chosen."""
+GAPS = "Points of load beyond the rule; bold where they are significant:"
 IN_TIME = """\
 Each scheduler stands with the rounds and layers that are best on this traffic itself, of {counts} tried: the more were
 tried, the more the choice flatters."""
 
 
 def crossed(values: Sequence[Sequence[float]]) -> Estimate:
-    """The mean of values by seed and graph, with the variances of both; a single seed is no source of variance."""
-    by_graph = [fmean(column) for column in zip(*values, strict=True)]
-    variance = stdev(by_graph) ** 2 / len(by_graph) if len(by_graph) > 1 else math.inf
-    degrees = len(by_graph) - 1
-    if len(values) > 1:
-        variance += stdev([fmean(row) for row in values]) ** 2 / len(values)
-        degrees = min(degrees, len(values) - 1)
-    return Estimate(fmean(by_graph), math.sqrt(variance), degrees, degrees + 1)
+    """The mean of values by seed and graph, both drawn: their variances add up, with Satterthwaite's degrees."""
+    margins = [[fmean(row) for row in values], [fmean(column) for column in zip(*values, strict=True)]]
+    parts = [(stdev(means) ** 2 / len(means), len(means) - 1) for means in margins if len(means) > 1]
+    variance, weights = sum(part for part, _ in parts), sum(part**2 / own for part, own in parts)
+    degrees = variance**2 / weights if weights else max(len(values[0]) - 1, 1)
+    return Estimate(fmean(margins[1]), math.sqrt(variance), degrees, len(values[0]))
 
 
 def best_jobs(rows: Sequence[Row], setting: str) -> dict[tuple[str, int], list[Row]]:
@@ -65,9 +65,15 @@ def ratios(rows: Sequence[Row], condition: Mapping[str, Any]) -> list[list[float
 
 
 def rule_at(rows: Sequence[Row], condition: Mapping[str, Any], rounds: int) -> list[float]:
-    """The ratios of the classical rule in as many rounds as it can use."""
+    """The ratios of the classical rule in at most so many rounds, in the number that carries most."""
     own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
-    return list(max((row for row in own if row["rounds"] <= rounds), key=lambda row: row["rounds"])["ratios"])
+    return list(max((row for row in own if row["rounds"] <= rounds), key=lambda row: row["value"])["ratios"])
+
+
+def gap_of(rows: Sequence[Row], own: Sequence[Row], condition: Mapping[str, Any], rounds: int) -> Estimate:
+    """Keys of some networks minus the classical rule in as many rounds, paired over graphs."""
+    rule = rule_at(rows, condition, rounds)
+    return crossed([[one - other for one, other in zip(each, rule, strict=True)] for each in ratios(own, condition)])
 
 
 def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
@@ -81,9 +87,7 @@ def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any])
             found = ratios(jobs.get((method, rounds), []), condition)
             cells.append(f"{crossed(found).mean:.3f}" if found else "")
             if found:
-                rule = rule_at(rows, condition, rounds)
-                differences = [[one - other for one, other in zip(own, rule, strict=True)] for own in found]
-                gaps[method, rounds] = crossed(differences)
+                gaps[method, rounds] = gap_of(rows, jobs[method, rounds], condition, rounds)
         lines.append(cells)
     adjusted = dict(zip(gaps, holm([gap.p_unlike() for gap in gaps.values()]), strict=True))
     compared = [
@@ -98,7 +102,7 @@ def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any])
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
     table, differences_table = (markdown_table(("keys", *header), part) for part in (lines, compared))
-    return [f"### {title}", table, ", ".join(simple) + ".", f"Minus the rule in as many rounds:\n\n{differences_table}"]
+    return [f"### {title}", table, ", ".join(simple) + ".", GAPS, differences_table]
 
 
 def show(gap: Estimate | None, p: float) -> str:
@@ -161,24 +165,23 @@ def time_table(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> str:
     return markdown_table(header, lines)
 
 
-def draw_loads(rows: Sequence[Row], setting: str) -> Any:
-    """Load over rounds, a panel for each kind of graphs; the classical rule in black."""
+def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
+    """Points of load beyond the classical rule in as many rounds, a panel for each kind of graphs."""
     jobs = best_jobs(rows, setting)
-    kinds = [kind for kind in TITLES if choose(rows, kind="baseline", condition={"graphs": kind})]
+    methods = list(dict.fromkeys(method for method, _ in jobs))
     sheet = new_sheet(5.2, 6.4)
     panels = sheet.subplots(2, 2, sharex=True).flatten()
-    for axes, kind in zip(panels, kinds, strict=False):
-        condition = {"graphs": kind}
-        rule = choose(rows, kind="baseline", method=RULE, condition=condition)
-        points = sorted((row["rounds"], row["value"]) for row in rule)
-        axes.plot(*zip(*points, strict=True), color=INK, marker="o", drawstyle="steps-post", label=f"rule {RULE}")
-        for method in dict.fromkeys(method for method, _ in jobs):
-            found = sorted((n, crossed(ratios(own, condition))) for (name, n), own in jobs.items() if name == method)
-            rounds, means = [n for n, _ in found], [one.mean for _, one in found]
-            margins = [one.margin if math.isfinite(one.margin) else 0.0 for _, one in found]
-            look: dict[str, Any] = {"color": COLORS[method], "marker": MARKERS[method], "linewidth": 1.1}
-            axes.errorbar(rounds, means, margins, **look, markersize=4, label=LABELS[method])
-        axes.set(title=TITLES[kind], xlabel="Rounds", ylabel="Load over the greedy's")
+    for axes, (kind, title) in zip(panels, TITLES.items(), strict=True):
+        axes.axhline(0.0, color=INK, linewidth=1.4, label=f"rule {RULE}")
+        for place, method in enumerate(methods):
+            gaps = {n: gap_of(rows, own, {"graphs": kind}, n) for (name, n), own in jobs.items() if name == method}
+            rounds = sorted(gaps)
+            apart = [n + 0.08 * (place - (len(methods) - 1) / 2) for n in rounds]
+            look: dict[str, Any] = {"color": COLORS[method], "marker": MARKERS[method], "linewidth": 1.0}
+            means, margins = ([100 * getattr(gaps[n], name) for n in rounds] for name in ("mean", "margin"))
+            axes.errorbar(apart, means, margins, **look, markersize=4, label=LABELS[method])
+        axes.set(title=title, xlabel="Rounds", ylabel="Points of load beyond the rule")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y")
     sheet.legend(*panels[0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
     return sheet
@@ -188,14 +191,15 @@ def draw_time(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> Any:
     """Draw the load that each scheduler carries in overload, over the messages that follow each other in a round."""
     sheet = new_sheet(3.2, 5.0)
     axes = sheet.subplots()
-    colors = {LABELS[method]: COLORS[method] for method in METHODS} | {f"rule {RULE}": INK}
+    looks: dict[str, Any] = {
+        LABELS[method]: {"color": COLORS[method], "marker": MARKERS[method], "linestyle": "-"} for method in METHODS
+    }
+    looks |= {f"rule {RULE}": {"color": INK, "marker": "s"}, "rule w": {"color": INK, "marker": "o", "linestyle": "--"}}
     for label, own in found.items():
         contentions = sorted(own)
         carried = [worth(own[contention])[1] for contention in contentions]
-        dashed = label not in colors
-        axes.plot(
-            range(len(contentions)), carried, "--o" if dashed else "-o", color=colors.get(label, GREY), label=label
-        )
+        look = looks.get(label, {"color": GREY, "linestyle": ":"})
+        axes.plot(range(len(contentions)), carried, label=label, **look)
         axes.set_xticks(range(len(contentions)), [str(contention) for contention in contentions])
     axes.set(xlabel="Messages that follow each other in a round (c)", ylabel=f"Carried at load {OVERLOAD:g}")
     axes.grid(axis="y")
@@ -211,13 +215,13 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
                   if row["kind"] == "baseline")]  # fmt: skip
     parts = ["# Link scheduling", INTRODUCTION]
     with house_style():
-        figures = {f"loads-{setting.replace(' ', '-')}": draw_loads(rows, setting) for setting in settings}
+        figures = {f"loads-{setting.replace(' ', '-')}": draw_gaps(rows, setting) for setting in settings}
         figures["time"] = draw_time(in_time)
         for name, sheet in figures.items():
             write_atomically(folder / "figures" / f"{name}.png", to_png(sheet))
     for setting in sorted(settings, key=lambda name: name == NARROW):
         title = f"{setting.capitalize()}{', trained with queues' if setting == NARROW else ''}"
-        parts += [f"## {title}", f"![Load by rounds](figures/loads-{setting.replace(' ', '-')}.png)"]
+        parts += [f"## {title}", f"![Load beyond the rule](figures/loads-{setting.replace(' ', '-')}.png)"]
         parts += [text for condition in conditions for text in load_tables(rows, setting, condition)]
     tried = tried_in_time(rows).items()
     counts = ", ".join(f"{label} {count}" for label, count in tried)

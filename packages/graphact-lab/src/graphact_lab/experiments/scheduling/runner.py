@@ -20,11 +20,10 @@ from graphact_lab.experiments.scheduling.experiment import (
     NARROW_REPLICAS,
     NARROW_WIDTH,
     PARAMETERS,
-    Job,
+    KeyJob,
     Scheduling,
 )
-from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
-from graphact_lab.experiments.scheduling.rules import (
+from graphact_lab.experiments.scheduling.greedy_rules import (
     RULES,
     aloha,
     greedy,
@@ -34,6 +33,7 @@ from graphact_lab.experiments.scheduling.rules import (
     rounds_of,
     rule_key,
 )
+from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
 from graphact_lab.experiments.scheduling.slots import run_slots, usual_arrivals
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
@@ -41,8 +41,8 @@ from graphact_lab.store import Row, Store, StoreError
 
 LOSSES = (0.05, 0.2)  # of messages
 CONTENTIONS = (1, 4, 16)
-TUNING_LAYERS, TUNING_SEEDS, VALIDATION = 2, 2, 20
-MAX_OPTIMUM = 100  # nodes up to which the optimum is computed
+TUNING_LAYERS, TUNING_SEEDS, VALIDATION = 2, 2, 50
+MAX_OPTIMA = 40  # graphs of each kind whose optimum is computed
 
 
 class Test(NamedTuple):
@@ -60,9 +60,12 @@ class Laboratory:
     def __init__(self, settings: Scheduling, seed: int, device: str) -> None:
         self.settings, self.seed, self.device = settings, seed, device
         self.validation = self.test({"graphs": "validation"}, VALIDATION, settings.nodes)
-        shapes = [({"graphs": kind}, settings.tests, settings.nodes) for kind in KINDS]
-        shapes += [({"graphs": "random", "nodes": factor * settings.nodes}, settings.tests, factor * settings.nodes)
-                   for factor in (3, 10)]  # fmt: skip
+        shapes: list[tuple[dict[str, Any], int, int]] = [
+            ({"graphs": kind}, settings.tests, settings.nodes) for kind in KINDS
+        ]
+        for factor in (3, 10):
+            condition = {"graphs": "random", "nodes": factor * settings.nodes}
+            shapes.append((condition, max(1, settings.tests // factor), factor * settings.nodes))
         self.tests = [self.test(*shape) for shape in shapes]
         usual = self.tests[0]
         self.tests += [usual._replace(condition={"graphs": "random", "loss": loss}) for loss in LOSSES]
@@ -98,7 +101,7 @@ def ratios_of_fleet(laboratory: Laboratory, fleet: KeyFleet, iterations: int, te
     return load(sends, weight, test.conflicts) / test.reference
 
 
-def matched_width(job: Job, width: int) -> int:
+def matched_width(job: KeyJob, width: int) -> int:
     """The width with which a method has at most as many parameters as the bank with a given width."""
     most, found = KeyFleet("bank", job.layers, width, [0]).num_parameters, 1
     while KeyFleet(job.method, job.layers, found + 1, [0]).num_parameters <= most:
@@ -125,7 +128,7 @@ def training_of(laboratory: Laboratory) -> dict[str, Any]:
     return {**shared, "device": laboratory.device}
 
 
-def run_job(laboratory: Laboratory, job: Job, rate: float, watcher: JobWatcher) -> list[Row]:
+def run_job(laboratory: Laboratory, job: KeyJob, rate: float, watcher: JobWatcher) -> list[Row]:
     """Train the networks of a job and test them on all graphs; narrow ones also in time."""
     settings, begun = laboratory.settings, time.perf_counter()
     narrow = job.setting == NARROW
@@ -184,7 +187,7 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
         weight, degree, conflicts = test.weight, test.conflicts.degree, test.conflicts
 
         def note(method: str, rounds: int | None, found: Tensor, test: Test = test) -> None:
-            ratios = (found / test.reference).tolist()
+            ratios = (found / test.reference[: len(found)]).tolist()
             row = {"kind": "baseline", "method": method, "rounds": rounds, "condition": test.condition}
             rows.append({**row, "value": sum(ratios) / len(ratios), "ratios": ratios})
 
@@ -196,8 +199,8 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
             if "loss" not in test.condition:
                 note(f"centralised greedy by {rule}", None, load(greedy(key, weight, conflicts), weight, conflicts))
         note("ALOHA", 0, load(aloha(conflicts, weight.shape, laboratory.generator("aloha")), weight, conflicts))
-        if "loss" not in test.condition and laboratory.settings.nodes >= test.condition.get("nodes", 0) <= MAX_OPTIMUM:
-            note("optimum", None, optimum(weight, conflicts).to(weight))
+        if test.condition.keys() == {"graphs"}:
+            note("optimum", None, optimum(weight, conflicts, MAX_OPTIMA).to(weight))
     traffic = laboratory.traffic
     for rule in RULES:
         for iterations in (*budgets, budgets[-1] + 1):
@@ -242,7 +245,7 @@ def run(
     watcher, laboratory = watcher or JobWatcher(), Laboratory(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def fill(key: str, job: Job | None, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
+    def fill(key: str, job: KeyJob | None, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
         with store.claim(key, wait=wait) as mine:
             if mine and not store.is_finished(key):
                 common = {
@@ -257,7 +260,7 @@ def run(
                 }
                 store.finish(key, [common | row for row in make()])
 
-    def train_and_test(job: Job) -> list[Row]:
+    def train_and_test(job: KeyJob) -> list[Row]:
         tuned = store.cells()[settings.tuning_key(job.method, seed)]
         watcher.start(job.title, settings.steps)
         rows = run_job(laboratory, job, max(tuned, key=lambda row: row["value"])["rate"], watcher)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from graphact_lab.experiments.scheduling.conflicts import Conflicts
-from graphact_lab.experiments.scheduling.rules import greedy, heard
+from graphact_lab.experiments.scheduling.greedy_rules import greedy, heard
 from graphact_lab.statistics import estimate
 from graphact_lab.store import Row
 

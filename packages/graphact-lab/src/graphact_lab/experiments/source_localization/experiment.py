@@ -12,7 +12,7 @@ from graphact_lab.protocols import ACTIVATIONS, EVERY_METHOD, METHODS, Protocol
 if TYPE_CHECKING:
     from graphact_lab.report.tables import PublishedTable
 
-MAKE_TASKS = Imported("graphact_lab.experiments.source_localization.task:source_localization_tasks")
+MAKE_TASKS = Imported("graphact_lab.data.diffused_sources:source_localization_tasks")
 
 PAPER = Protocol(
     experiment="source-localization",

@@ -85,14 +85,14 @@ def load(sends: Tensor, weight: Tensor, conflicts: Conflicts) -> Tensor:
     return conflicts.totals(torch.where(carries, weight, 0.0))
 
 
-def optimum(weight: Tensor, conflicts: Conflicts) -> Tensor:
-    """The largest utility of each graph, ``(G,)``, by integer programming: one variable a link, one row a conflict."""
+def optimum(weight: Tensor, conflicts: Conflicts, most: int) -> Tensor:
+    """The largest utility of each of the first ``most`` graphs, by integer programming with a row a conflict."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
     member, (target, source) = conflicts.member.cpu(), conflicts.graph.to_edge_index()[0].cpu()
     found = []
-    for number in range(conflicts.num_graphs):
+    for number in range(min(most, conflicts.num_graphs)):
         own = (member == number).nonzero().squeeze(1)
         value, first = weight.cpu()[own].double().numpy(), int(own[0])
         kept = (member[target] == number) & (target < source)
