@@ -435,7 +435,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         self.n_outputs_ = values.shape[-1]
         self.has_outputs_ = y is not None and as_array(y).ndim == 3
         per_node = self.scaling == "node" and self.target_node_ is None
-        known = np.isfinite(values[:last]).any(axis=(0, 2)) if per_node else np.ones(1, bool)
+        known: Any = np.isfinite(values[:last]).any(axis=(0, 2)) if per_node else np.ones(1, bool)
         if y is not None and known.any() and not known.all():
             names = ", ".join(name for name, is_known in zip(self.nodes_, known, strict=True) if not is_known)
             raise ValueError(

@@ -49,7 +49,8 @@ def names_of_columns(values: Any, count: int) -> list[str]:
 def check_same_labels(x: Any, y: Any) -> None:
     """Raise if readings and targets are tables of other times or other nodes, or have these in another order."""
     for axis, what in (("index", "times"), ("columns", "nodes")):
-        labels, others = (getattr(each, axis, None) for each in (x, y))
+        labels: Any = getattr(x, axis, None)
+        others: Any = getattr(y, axis, None)
         if not (hasattr(labels, "dtype") and hasattr(others, "dtype")) or labels.dtype.kind != others.dtype.kind:
             continue
         is_unnamed = any(list(each) == list(range(len(each))) for each in (labels, others))
