@@ -127,7 +127,7 @@ def schedulers(rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
     }
 
 
-def label_in_time(row: Row) -> str:
+def label_in_time(row: Mapping[str, Any]) -> str:
     """Return the name of the scheduler of a row."""
     return LABELS.get(row["method"]) or f"rule {row['method']}".replace(f"rule {CENTRAL}", "greedy, no messages")
 
