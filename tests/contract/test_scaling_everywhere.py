@@ -8,6 +8,7 @@ import torch
 
 import graphact
 from graphact import nn
+from graphact.guarantees.layers import flatten
 from graphact.spec import UnsupportedModelError
 from graphact_agents import Deployment, simulate_inference
 from graphact_agents.addresses import free_addresses
@@ -22,6 +23,8 @@ CASES = {
     "pointwise": {"network": {}},
     "median and std": {"network": {"bank": "adaptive", "ops": ["median", "std"], "residual": True}},
     "own scaling": {"network": {"bank": "adaptive", "ops": ["max", "min"]}, "nodes": NAMES},
+    "two features": {"network": {"bank": "adaptive", "ops": ["median"]}, "features": 2},
+    "own scaling of two features": {"network": {}, "nodes": NAMES, "features": 2},
 }
 
 
@@ -29,10 +32,10 @@ def make(case, dtype, window=3, activation="gelu"):
     """A network for temperatures in kelvin, and readings of which a tenth is missing."""
     torch.manual_seed(3)
     settings = CASES[case]
-    network = nn.GCNN(
-        [2 * window, 6, 6], order=1, out_features=1, bias=True, activation=activation, **settings["network"]
-    )
-    model = nn.ScaledNetwork(network, 1, out_features=1, window=window, mask=True, nodes=settings.get("nodes"))
+    features = settings.get("features", 1)
+    layers = [2 * window * features, 6, 6]
+    network = nn.GCNN(layers, order=1, out_features=1, bias=True, activation=activation, **settings["network"])
+    model = nn.ScaledNetwork(network, features, out_features=1, window=window, mask=True, nodes=settings.get("nodes"))
     for end, first in ((model.input, 281.0), (model.output, 279.5)):
         shape = end.mean.shape
         end.set(
@@ -40,7 +43,7 @@ def make(case, dtype, window=3, activation="gelu"):
             torch.linspace(3, 4, end.mean.numel()).view(shape),
         )
     generator = torch.Generator().manual_seed(4)
-    x = 282 + 4 * torch.randn(5, 12, window, generator=generator, dtype=torch.float64)
+    x = 282 + 4 * torch.randn(5, 12, window * features, generator=generator, dtype=torch.float64)
     x[torch.rand(x.shape, generator=generator) < 0.1] = torch.nan
     graph = random_graph(num_nodes=12, seed=2).normalize("symmetric")
     return model.to(dtype), graph.to(dtype=dtype), x.to(dtype)
@@ -91,6 +94,27 @@ def test_files(case, tmp_path):
     assert [name for name, parameter in same.named_parameters() if not parameter.requires_grad] == [
         "input.mean", "input.std", "output.mean", "output.std"
     ]  # fmt: skip
+
+
+def test_windows_hold_the_features_of_a_time_side_by_side():
+    """The newest time first, each with all features, as SignalRegressor lays them out."""
+    model, graph, _ = make("two features", torch.float64, window=3)
+    model.input.set([280.0, 1000.0], [2.0, 50.0])
+    latest, before = torch.tensor([284.0, 1100.0]), torch.tensor([282.0, 950.0])
+    x = torch.cat([latest, before, torch.full((2,), torch.nan)]).double().expand(12, 6)
+    assert model.input(x)[0].tolist() == [2.0, 2.0, 1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+    found = nn.Standardize(2, window=3)
+    found.set([280.0, 1000.0], [2.0, 50.0])
+    expected = graphact.guarantees.lipschitz_bound(found, graph).value
+    assert expected == pytest.approx(1 / 2.0)
+    (as_linear,) = flatten(found.describe())
+    filled = x[0].float().nan_to_num(300.0)
+    torch.testing.assert_close(
+        (as_linear.weight @ filled.double() + as_linear.bias).float(),
+        found(filled.expand(12, 6))[0],
+        rtol=1e-5,
+        atol=1e-5,
+    )
 
 
 def test_bounds_are_in_the_units_of_the_user():

@@ -333,6 +333,28 @@ FAULTS = {
     "a window of none": (lambda x, y: (x, y), {"window": 0}, "window must be at least 1, got 0"),
     "rounds of none": (lambda x, y: (x, y), {"rounds": 0}, "rounds must be at least 1, got 0"),
     "negative noise": (lambda x, y: (x, y), {"noise": -1.0}, "noise must be a number of standard deviations"),
+    "a horizon without a forecast": (
+        lambda x, y: (x, y),
+        {"horizon": 3},
+        "horizon must be 1 unless task='forecast', which alone uses it, got 3",
+    ),
+    "one function as text": (lambda x, y: (x, y), {"ops": "median"}, r"ops must list at least one .*, got 'median'"),
+    "a part that is none": (
+        lambda x, y: (x, y),
+        {"validation_fraction": float("nan")},
+        "validation_fraction must lie between 0 and 1, got nan",
+    ),
+    "a node without targets of its own scale": (
+        lambda x, y: (x, np.where(np.arange(6) == 2, np.nan, y)),
+        {"scaling": "node"},
+        "y: 2 has no target in the training part, and scaling='node' needs some",
+    ),
+    "what float32 cannot tell apart": (
+        lambda x, y: (x * 1e-4 + 6378137.0, y),
+        {},
+        "X must vary by more than float32 tells apart, got the mean .*: subtract a constant",
+    ),
+    "what float32 cannot hold": (lambda x, y: (x, y * 1e60), {}, "y must hold numbers of float32, got a standard dev"),
     "a constant node of its own scale": (
         lambda x, y: (np.where(np.arange(6) == 2, 7.0, x), y),
         {"scaling": "node"},
@@ -364,6 +386,111 @@ def test_times_that_do_not_ascend():
     with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*asfreq"):
         model.fit(table.drop(hours[5]), graph=graph)
     model.fit(table.drop(hours[5]).asfreq("h"), graph=graph)
+
+
+def test_rounded_times_have_equal_steps():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    model = SignalRegressor(task="forecast", **QUICK)
+    table = pandas.DataFrame(noisy, index=np.arange(160) * 0.1)
+    model.fit(table, graph=graph)
+    with pytest.raises(ValueError, match="equal steps of time"):
+        model.fit(table.drop(table.index[5]), graph=graph)
+
+
+def test_columns_that_are_numbers_are_names():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    table = pandas.DataFrame(noisy, columns=[30, 10, 20, 60, 50, 40])
+    model = SignalRegressor(task="impute", scaling="node", **QUICK).fit(table, graph=graph)
+    assert model.nodes_ == ["30", "10", "20", "60", "50", "40"]
+    with pytest.raises(ValueError, match="X must have the columns 30, 10, 20, .* in this order, as in fit, got 40, 50"):
+        model.predict(table[table.columns[::-1]])
+    np.testing.assert_array_equal(model.predict(noisy), model.predict(table))
+    backwards = SignalRegressor(**QUICK).fit(noisy, noisy, graph=graph)
+    np.testing.assert_array_equal(backwards.predict(noisy[::-1]), backwards.predict(noisy[::-1].copy()))
+
+
+def test_targets_of_other_times_or_nodes_are_refused():
+    pandas = pytest.importorskip("pandas")
+    clean, noisy, graph = weather()
+    hours = pandas.date_range("2026-01-01", periods=160, freq="h")
+    x, y = (pandas.DataFrame(values, hours, list("abcdef")) for values in (noisy, clean))
+    with pytest.raises(ValueError, match="y must have the nodes of X in the same order, got f for a"):
+        SignalRegressor(**QUICK).fit(x, y[y.columns[::-1]], graph=graph)
+    with pytest.raises(ValueError, match="y must have the times of X in the same order, got 2026-01-01 01:00"):
+        SignalRegressor(**QUICK).fit(x, y.set_index(hours + hours.freq), graph=graph)
+    model = SignalRegressor(**QUICK).fit(x, y, graph=graph)
+    with pytest.raises(ValueError, match="y must have the nodes of X"):
+        model.score(x, y[y.columns[::-1]])
+    with pytest.raises(ValueError, match="y must have the nodes of X"):
+        compare_baselines(model, x, x, y, y[y.columns[::-1]])
+
+
+def test_missing_values_of_tables():
+    pandas = pytest.importorskip("pandas")
+    clean, noisy, graph = weather()
+    labels, known = clean > 280, np.ones(clean.shape, bool)
+    known[3, 2] = False
+    table = pandas.DataFrame(labels).astype("boolean").mask(pandas.DataFrame(~known))
+    model = SignalClassifier(**QUICK).fit(noisy, table, graph=graph)
+    expected = SignalClassifier(**QUICK).fit(noisy, np.where(known, labels, np.nan), graph=graph)
+    np.testing.assert_array_equal(model.predict_proba(noisy), expected.predict_proba(noisy))
+    with pytest.raises(ValueError, match="y must hold a class to score, got none"):
+        model.score(noisy, np.full(clean.shape, np.nan))
+    with pytest.raises(ValueError, match=r"sample_weight must have the shape \(160,\), got \(7,\)"):
+        model.score(noisy, labels, sample_weight=np.ones(7))
+    targets = pandas.DataFrame(clean).astype("Float64").mask(pandas.DataFrame(~known))
+    regressor = SignalRegressor(**QUICK).fit(noisy, targets, graph=graph)
+    expected = SignalRegressor(**QUICK).fit(noisy, np.where(known, clean, np.nan), graph=graph)
+    np.testing.assert_array_equal(regressor.predict(noisy), expected.predict(noisy))
+
+
+def test_units_may_be_small():
+    _, noisy, graph = weather()
+    model, small = (SignalRegressor(task="impute", **QUICK).fit(x, graph=graph) for x in (noisy, noisy * 1e-14))
+    np.testing.assert_allclose(small.predict(noisy * 1e-14), model.predict(noisy) * 1e-14, rtol=1e-5)
+
+
+def test_without_targets_a_score_is_that_of_the_task():
+    clean, noisy, graph = weather(400)
+    model = SignalRegressor(task="impute", **QUICK).fit(clean[:300], graph=graph)
+    spoilt = model.corrupt(clean[300:])
+    hidden = np.isnan(spoilt)
+    answers = model.predict(spoilt)
+    assert model.score(clean[300:]) == pytest.approx(r2_score(clean[300:][hidden], answers[hidden]))
+    found = compare_baselines(model, clean[:300], clean[300:])
+    assert found["network"] == pytest.approx(np.sqrt(np.mean((answers - clean[300:])[hidden] ** 2)))
+    model = SignalRegressor(**QUICK).fit(noisy, clean, graph=graph)
+    for call in (lambda: model.score(noisy), lambda: compare_baselines(model, noisy, noisy)):
+        with pytest.raises(ValueError, match="y must be given to an estimator without task=, got None"):
+            call()
+    with pytest.raises(ValueError, match="y_train and y_test must be given both"):
+        compare_baselines(model, noisy, noisy, clean)
+
+
+def test_baselines_of_what_was_loaded_and_of_a_silent_sensor(tmp_path):
+    _, noisy, graph = weather()
+    model = SignalRegressor(task="denoise", **QUICK).fit(noisy[:100], graph=graph)
+    model.save(tmp_path / "model.safetensors")
+    same = load(tmp_path / "model.safetensors")
+    found = compare_baselines(same, noisy[:100], noisy[100:], graph=graph)
+    assert found == compare_baselines(model, noisy[:100], noisy[100:])
+    with pytest.raises(TypeError, match="model must be a fitted SignalRegressor, got ScaledNetwork"):
+        compare_baselines(model.model_, noisy, noisy)
+    noisy[:, 3] = np.nan
+    with pytest.warns(UserWarning, match="X: 3 has no reading"):
+        model = SignalRegressor(task="denoise", **QUICK).fit(noisy[:100], graph=graph)
+    assert np.isfinite(list(compare_baselines(model, noisy[:100], noisy[100:]).values())).all()
+
+
+def test_least_squares_does_not_see_the_noise_of_the_test():
+    rng = np.random.default_rng(0)
+    readings, graph = rng.normal(size=(20, 6)), weather()[2]
+    model = SignalRegressor(task="denoise", noise=2.0, outliers=0.0, hide=0.0, window=5, epochs=1, random_state=0)
+    model.set_params(early_stopping=False).fit(readings, graph=graph)
+    found = compare_baselines(model, readings, readings)  # the same readings, so that only the noise is new
+    assert found["linear least squares"] > 0.9 * readings.std()
 
 
 def test_sensors_that_say_nothing_are_named():

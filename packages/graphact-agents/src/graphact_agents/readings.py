@@ -49,6 +49,7 @@ class Readings(Signals):
     def take(self, run: int) -> Array:
         self.missing, dtype = "", self._model.dtype
         nothing = np.full((self._model.in_features or 1) // self._model.window, np.nan, dtype)
+        self._past = [each for each in self._past if each.shape[-1:] == nothing.shape]  # of a model before this one
         try:
             reading = self._source.take(run)
             self.missing = "the source gives NaN or null" if np.isnan(reading).any() else ""
@@ -56,6 +57,7 @@ class Readings(Signals):
             if not self._model.takes_missing or (self._waits and isinstance(reason, NotYet)):
                 raise
             self.missing, reading = str(reason), nothing if not self._past else np.full_like(self._past[0], np.nan)
+        self._past = self._past[max(self._run - run + 1, 0) :]  # a restarted node may take this run again
         missed = max(run - self._run - 1, 0) if self._past else 0
         empty = np.full_like(reading, np.nan)
         past = [

@@ -34,6 +34,7 @@ def test_a_window_with_gaps(tmp_path):
     np.testing.assert_array_equal(readings.take(3), [4.0, nan, 2.0])
     again = Readings(source, model, tmp_path)  # after a restart; it has missed run 4
     np.testing.assert_array_equal(again.take(5), [6.0, nan, 4.0])
+    np.testing.assert_array_equal(Readings(source, model, tmp_path).take(5), [6.0, nan, 4.0])  # the same run again
     with pytest.raises(EndOfSignals):
         again.take(7)
 
@@ -70,3 +71,10 @@ def test_without_a_mask_nothing_may_be_missing(tmp_path):
     with pytest.raises(NoSignal, match="takes 2 readings, and there are 1 so far"):
         readings.take(0)
     np.testing.assert_array_equal(readings.take(1), [2.0, 1.0])
+
+
+def test_readings_of_another_model_are_forgotten(tmp_path):
+    (tmp_path / READINGS_NAME).write_text(json.dumps({"run": 0, "readings": [[1.0, 2.0]]}))
+    model = make_model(window=2)
+    readings = Readings(StreamSignals(io.BytesIO(), model), model, tmp_path)
+    np.testing.assert_array_equal(readings.take(1), [np.nan, np.nan])

@@ -1,11 +1,12 @@
 """The experiment on faulty sensors: its faults, its simple rules, its rows and its report."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from graphact_lab.experiments.faulty_sensors.experiment import FULL, QUICK, SMOKE, find_settings
+from graphact_lab.experiments.faulty_sensors.experiment import FULL, QUICK, SMOKE, find_settings, training_faults
 from graphact_lab.experiments.faulty_sensors.faults import (
     columns_of,
     hampel_in_space,
@@ -18,6 +19,7 @@ from graphact_lab.experiments.faulty_sensors.report import averaged, difference_
 from graphact_lab.experiments.faulty_sensors.runner import Origin, Stations, check_settings, run
 from graphact_lab.store import Store, StoreError
 
+ROOT = Path(__file__).parents[4]
 RING = [np.array([(i - 1) % 20, (i + 1) % 20, (i + 2) % 20]) for i in range(20)]
 
 
@@ -83,6 +85,16 @@ def test_origins_roll_behind_a_gap():
     assert len({np.nanmax(origin.targets) for origin in origins}) == 10
 
 
+def test_training_has_the_faults_that_the_report_names(clean):
+    parts = []
+    for fault, share in training_faults(FULL.draws, FULL.shares):
+        _, faulty = spoil(clean, fault, share, FULL, 2.0, np.random.default_rng(0))
+        parts.append((fault, int(faulty.sum())))
+    assert parts == 2 * [("outliers", 1), ("drift", 2), ("stuck", 4)]
+    text = (ROOT / "results" / "faulty-sensors" / "report.md").read_text()
+    assert "trained on outliers at 5%, drift at 10%, stuck at 20% of the stations" in text
+
+
 def test_rounds_that_layers_do_not_divide_are_left_out():
     jobs = {(job.method, job.rounds) for job in FULL.jobs}
     assert ("median-l", 2) in jobs
@@ -118,6 +130,7 @@ def test_rows_and_report(tmp_path):
         assert row["value"] == pytest.approx(total**0.5)
     page = write_page(rows, tmp_path, store.commands()).read_text()
     assert "| GELU (pointwise) | 2 |" in page
+    assert "trained on outliers at 5% of the stations; tests have each fault\nat each share" in page
     assert "Differences at equal rounds" in page
     assert json.dumps(rows)
     with pytest.raises(StoreError, match="draws 1 instead of 3"):

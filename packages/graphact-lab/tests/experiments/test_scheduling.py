@@ -14,7 +14,7 @@ from graphact_lab.experiments.scheduling.conflicts import KINDS, Conflicts, draw
 from graphact_lab.experiments.scheduling.experiment import FULL, KeyJob, find_settings
 from graphact_lab.experiments.scheduling.greedy_rules import greedy, load, local_greedy, optimum, rounds_of, rule_key
 from graphact_lab.experiments.scheduling.keys import CONVOLUTIONS, KeyFleet, soft_load, train
-from graphact_lab.experiments.scheduling.report import crossed, write_page
+from graphact_lab.experiments.scheduling.report import LABELS, best_jobs, crossed, schedulers, tried_in_time, write_page
 from graphact_lab.experiments.scheduling.runner import matched_width
 from graphact_lab.experiments.scheduling.slots import PACKETS, air_time, run_slots, usual_arrivals
 from graphact_lab.store import Store
@@ -218,11 +218,32 @@ def test_intervals_count_seeds_and_graphs():
     assert crossed((1 + graphs).tolist()).degrees == pytest.approx(29)
 
 
+def test_validation_chooses_between_layers_and_iterations():
+    common = {"kind": "model", "setting": "usual", "method": "bank", "rounds": 3}
+    rows = [
+        {**common, "layers": layers, "iterations": 2 - layers // 2, "validation": validation, "value": value}
+        for layers, validation, value in ((1, 0.8, 0.95), (1, 0.9, 0.95), (2, 0.9, 0.5))
+    ]
+    assert best_jobs(rows, "usual") == {("bank", 3): rows[2:]}
+
+
+def test_choices_in_time_are_counted():
+    common = {"kind": "slots", "contention": 1, "slope": 0.0, "margin": 1.0}
+    rows = [
+        {**common, "method": method, "rounds": rounds, "layers": layers, "load": load, "throughput": 0.1 * rounds}
+        for method, rounds, layers in (("bank", 1, 1), ("bank", 3, 1), ("bank", 3, 3), ("w", 1, None))
+        for load in (0.7, 1.2)
+    ]
+    assert tried_in_time(rows) == {LABELS["bank"]: 3, "rule w": 1}
+    assert {row["rounds"] for row in schedulers(rows)[LABELS["bank"]][1]} == {3}
+
+
 @pytest.mark.slow
 def test_from_command_to_report(tmp_path, capsys):
     arguments = ["run", "scheduling", "--preset", "smoke", "--device", "cpu", "--out", str(tmp_path)]
     assert main(arguments) == 0
     page = (tmp_path / "report.md").read_text()
+    assert "best on this traffic itself, of " in page
     assert "rule w / (1 + d)" in page
     rows = Store(tmp_path).rows()
     assert {row["kind"] for row in rows} == {"model", "baseline", "tuning", "slots"}

@@ -4,20 +4,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 from graphact.estimators.inputs import Array
-from graphact.estimators.signal_estimators import SignalRegressor
-from graphact.estimators.signal_inputs import windows
+from graphact.estimators.signal_estimators import HELD_OUT_SEED, SignalRegressor
+from graphact.estimators.signal_inputs import check_same_labels, fit_scale, windows
 
+TRAINING_SEED = HELD_OUT_SEED + 1  # of the corruption that least squares learns from
 RIDGE = 1e-3  # of the mean square of a feature
 
 
 def compare_baselines(
-    model: SignalRegressor, train: Any, test: Any, y_train: Any = None, y_test: Any = None
+    model: SignalRegressor, train: Any, test: Any, y_train: Any = None, y_test: Any = None, *, graph: Any = None
 ) -> dict[str, float]:
     """Return the root mean square error of a fitted model and of what needs no network, in the units of the targets.
 
-    All get the same readings, which are corrupted for the tasks that corrupt them (:meth:`SignalRegressor.corrupt`).
+    All get the same readings, which are corrupted for the tasks that corrupt them (:meth:`SignalRegressor.corrupt`);
+    an imputer is measured where readings were hidden. Least squares learns from another draw than that of the test.
 
     - ``"reading as it is"``: the present reading of a node, or the mean of all where it is missing.
     - ``"neighbours' mean"`` and ``"neighbours' median"``: of the present readings of the neighbours, without its own.
@@ -31,6 +34,7 @@ def compare_baselines(
         test: readings of later times.
         y_train: targets, where it was fitted on some.
         y_test: likewise.
+        graph: the graph, for a model that was loaded from a file.
 
     Example:
         >>> import numpy as np, graphact
@@ -41,14 +45,23 @@ def compare_baselines(
         >>> list(compare_baselines(model, readings[:200], readings[200:]))[-2:]
         ['linear least squares', 'network']
     """
+    if not isinstance(model, SignalRegressor):
+        raise TypeError(f"model must be a fitted SignalRegressor, got {type(model).__name__}")
+    check_is_fitted(model)
     if model.target_node_ is not None or model.n_outputs_ != 1 or model.n_channels_ != 1:
         raise ValueError("model must have one feature and one target at every node to be compared with simple rules")
-    (fit_x, fit_y), (x, y) = (spoil(model, *each) for each in ((train, y_train), (test, y_test)))
-    known = np.isfinite(y)
+    if (y_train is None) != (y_test is None):
+        raise ValueError("y_train and y_test must be given both, or neither with task=")
+    (fit_x, fit_y, _), (x, y, known) = (
+        spoil(model, *each) for each in ((train, y_train, TRAINING_SEED), (test, y_test, HELD_OUT_SEED))
+    )
+    if not known.any():
+        raise ValueError("test must hold a target to compare with, got none")
+    ready = model._fitted_graph(graph, x.shape[1])
     average = float(np.nanmean(fit_x))
     newest = np.where(np.isfinite(x), x, average)
-    reached = reachable(model)
-    edges, around = model.graph_.to_dense().cpu().numpy() != 0, list[Array]()
+    edges, around = ready.to_dense().cpu().numpy() != 0, list[Array]()
+    reached = reachable(edges, model.rounds)
     for node, row in enumerate(edges):
         row[node] = False
         around.append(np.flatnonzero(row))
@@ -58,16 +71,17 @@ def compare_baselines(
         "neighbours' median": over_neighbors(np.nanmedian, x, around, average),
         "each node alone": least_squares(model, fit_x, fit_y, x, np.eye(len(edges), dtype=bool)),
         "linear least squares": least_squares(model, fit_x, fit_y, x, reached),
-        "network": model._outputs_of(x[..., np.newaxis], None)[..., 0],
+        "network": model._outputs_of(x[..., np.newaxis], ready)[..., 0],
     }
     return {name: float(np.sqrt(np.mean((answer - y)[known] ** 2))) for name, answer in found.items()}
 
 
-def spoil(model: SignalRegressor, readings: Any, y: Any) -> tuple[Array, Array]:
-    """Return the inputs and the targets ``(T, N)`` of a task."""
+def spoil(model: SignalRegressor, readings: Any, y: Any, seed: int) -> tuple[Array, Array, Array]:
+    """Return the inputs and the targets ``(T, N)`` of a task, and which targets count."""
     clean = model._readings(readings, reset=False)
-    targets = model._targets(clean, y)[..., 0]
-    return (clean if y is not None else model._corrupt(clean))[..., 0], targets
+    check_same_labels(readings, y)
+    inputs, targets, known = (part[..., 0] for part in model._scored(clean, y, seed))
+    return inputs, targets, known
 
 
 def over_neighbors(function: Any, x: Array, around: list[Array], otherwise: float) -> Array:
@@ -80,27 +94,30 @@ def over_neighbors(function: Any, x: Array, around: list[Array], otherwise: floa
     return out
 
 
-def reachable(model: SignalRegressor) -> Array:
-    """Return which nodes ``(N, N)`` the rounds of a model reach."""
-    step = (model.graph_.to_dense().cpu().numpy() != 0) | np.eye(model.graph_.num_nodes, dtype=bool)
-    reached = np.eye(len(step), dtype=bool)
-    for _ in range(model.rounds):
+def reachable(edges: Array, rounds: int) -> Array:
+    """Return which nodes ``(N, N)`` some rounds over the edges ``(N, N)`` reach."""
+    reached = np.eye(len(edges), dtype=bool)
+    step = edges | reached
+    for _ in range(rounds):
         reached = step.astype(int) @ reached > 0
     return np.asarray(reached)
 
 
 def least_squares(model: SignalRegressor, fit_x: Array, fit_y: Array, x: Array, reached: Array) -> Array:
     """Return the answers of a linear map for each node, of the windows of those that it reaches."""
-    mean, std = np.nanmean(fit_x), np.nanstd(fit_x)
+    scale = fit_scale("train", fit_x[..., np.newaxis], model.scaling == "node")
 
     def columns(values: Array) -> Array:
-        scaled = torch.from_numpy((values - mean) / std)[..., None]
+        scaled = torch.from_numpy((values[..., np.newaxis] - scale.mean) / scale.std)
         past = windows(scaled, torch.arange(len(values)), model.window).numpy()
         return np.concatenate([np.nan_to_num(past), np.isnan(past)], axis=-1)
 
     learn, answer, out = columns(fit_x), columns(x), np.empty(x.shape)
     for node, others in enumerate(reached):
         known = np.isfinite(fit_y[:, node])
+        if not known.any():  # of a sensor that says nothing
+            out[:, node] = np.nanmean(fit_y)
+            continue
         a, b = (part[:, others].reshape(len(part), -1) for part in (learn[known], answer))
         a, b = (np.concatenate([part, np.ones((len(part), 1))], axis=1) for part in (a, b))
         normal = a.T @ a + RIDGE * len(a) * np.eye(a.shape[1])

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_integer, check_keywords, check_probability
+from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_probability
 from graphact.estimators.graph_estimator import GraphEstimator
 from graphact.estimators.inputs import Array, as_array, as_graph, nodes_at_least
 from graphact.estimators.node_estimators import MISSING
@@ -22,15 +22,17 @@ from graphact.estimators.signal_inputs import (
     MISSING_POLICIES,
     Scale,
     check_readings,
+    check_same_labels,
     check_times,
     corrupt,
     find_node,
     fit_scale,
     known_labels,
+    names_of_columns,
     silent_or_stuck,
     windows,
 )
-from graphact.functional.adaptive_filter import BankFunction
+from graphact.functional.adaptive_filter import BankFunction, check_functions
 from graphact.graph.normalize import Normalization
 from graphact.nn import GCNN, ScaledNetwork
 from graphact.nn.lookup import Activation
@@ -155,13 +157,19 @@ class SignalEstimator(GraphEstimator):
         if len(shape := as_array(X).shape) == 1:
             raise ValueError(f"X must have the shape (times, nodes), got {shape}. Reshape your data: X.reshape(-1, 1)")
         values = validate_data(self, given, reset=reset, **options)
-        values = check_readings("X", values, policy)
+        values = np.ascontiguousarray(check_readings("X", values, policy))
+        names, numbers = names_of_columns(X, values.shape[1]), names_of_columns(None, values.shape[1])
         if reset:
-            names = getattr(self, "feature_names_in_", None)
-            self.nodes_ = [str(name) for name in (range(values.shape[1]) if names is None else names)]
+            self.nodes_ = names
             self.n_channels_ = values.shape[2]
         elif values.shape[2] != self.n_channels_:
             raise ValueError(f"X must have {self.n_channels_} features at each node, got {values.shape[2]}")
+        is_named = self.nodes_ != numbers or sorted(names) == sorted(numbers)
+        if is_named and not hasattr(self, "feature_names_in_") and names not in (self.nodes_, numbers):
+            raise ValueError(
+                f"X must have the columns {', '.join(self.nodes_)[:60]} in this order, as in fit, got "
+                f"{', '.join(names)[:60]}"
+            )
         return values
 
     def _graph_of_nodes(self, graph: Any, num_nodes: int) -> Any:
@@ -180,6 +188,15 @@ class SignalEstimator(GraphEstimator):
             check_choice("task", self.task, TASKS)
         if self.task == "forecast":
             check_integer("horizon", self.horizon, minimum=1)
+        elif self.horizon != 1:
+            raise ValueError(
+                f"horizon must be 1 unless task='forecast', which alone uses it, got {self.horizon}; a y of your own "
+                "holds in row t what is asked for at time t"
+            )
+        if self.early_stopping and not 0 < check_number("validation_fraction", self.validation_fraction) < 1:
+            raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}")
+        if self.bank == "adaptive":
+            check_functions(self.ops)
         if self.missing == "refuse" and self.window > 1:
             raise ValueError("missing must be 'mask' for a window: the first times have no past, which is missing")
 
@@ -189,7 +206,7 @@ class SignalEstimator(GraphEstimator):
         noise, outliers, hide = (
             default if value is None else value for value, default in zip(given, CORRUPTION[self.task], strict=True)
         )
-        if not 0 <= noise < np.inf:
+        if not 0 <= check_number("noise", noise) < np.inf:
             raise ValueError(f"noise must be a number of standard deviations, at least 0, got {noise}")
         if self.missing == "refuse":
             if self.hide:
@@ -231,6 +248,7 @@ class SignalEstimator(GraphEstimator):
                 f"requires y to be passed, but the target y is None; without y, task= must be one of {', '.join(TASKS)}"
             )
         readings = self._readings(X, reset=True)
+        check_same_labels(X, y)
         self.has_graph_ = graph is not None
         if graph is None:
             warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=4)
@@ -239,7 +257,7 @@ class SignalEstimator(GraphEstimator):
         train, held_out = self._split(len(readings))
         last = int(train[-1]) + 1
         self._report_columns(readings[:last])
-        scale = fit_scale(readings[:last], self.scaling == "node")
+        scale = fit_scale("X", readings[:last], self.scaling == "node")
         scaled = scale.apply(readings).to(self.device)
         targets, loss_of, out_scale = self._prepare_targets(readings, y, last)
         generator, corruption = torch.Generator(), self._corruption()
@@ -302,9 +320,9 @@ class SignalEstimator(GraphEstimator):
         found = self._corrupt(self._readings(X, reset=False))
         return found[..., 0] if as_array(X).ndim == 2 else found
 
-    def _corrupt(self, readings: Array) -> Array:
+    def _corrupt(self, readings: Array, seed: int = HELD_OUT_SEED) -> Array:
         mean, std = (getattr(self.model_.input, name).double().cpu() for name in ("mean", "std"))
-        generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+        generator = torch.Generator().manual_seed(seed)
         scaled = corrupt((torch.tensor(readings) - mean) / std, *self._corruption(), generator)
         return np.asarray((scaled * std + mean).numpy())
 
@@ -362,7 +380,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         hide: share of readings that are hidden in training; 0.05 for ``"denoise"``, 0.2 for ``"impute"``.
         width: features of a layer.
         bank: ``"adaptive"`` or ``"linear"`` filter banks, see :class:`graphact.nn.GCNN`.
-        ops: the functions of adaptive banks.
+        ops: a list of the functions of adaptive banks.
         activation: of the layers; one of neighbourhoods takes rounds of its own.
         normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` is used unchanged.
         dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
@@ -417,7 +435,14 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         self.n_outputs_ = values.shape[-1]
         self.has_outputs_ = y is not None and as_array(y).ndim == 3
         per_node = self.scaling == "node" and self.target_node_ is None
-        scale = fit_scale(values[:last] if values.ndim == 3 else values[:last, np.newaxis], per_node)
+        known: Any = np.isfinite(values[:last]).any(axis=(0, 2)) if per_node else np.ones(1, bool)
+        if y is not None and known.any() and not known.all():
+            names = ", ".join(name for name, is_known in zip(self.nodes_, known, strict=True) if not is_known)
+            raise ValueError(
+                f"y: {names[:60]} has no target in the training part, and scaling='node' needs some: scaling='global'"
+            )
+        part = values[:last] if values.ndim == 3 else values[:last, np.newaxis]
+        scale = fit_scale("X" if y is None else "y", part, per_node)
         targets = scale.apply(values).to(self.device)
         if not bool(targets[:last].isfinite().any()):
             raise ValueError("y must hold a number in the training part, got NaN alone")
@@ -436,6 +461,8 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
             values = np.concatenate([values[ahead:], np.full((ahead, *values.shape[1:]), np.nan)]) if ahead else values
             return values if self.target_node_ is None else values[:, self.target_node_]
         values = np.asarray(as_array(y))
+        if values.dtype.kind == "O":
+            values = np.where(known_labels(values)[1], values, np.nan)
         if values.ndim == 2 and values.shape[1] == 1 and self.target_node_ is not None:
             values = column_or_1d(values, warn=True)
         values = values.astype(np.float64)
@@ -447,6 +474,16 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         if self.target_node_ is not None:
             return values[:, np.newaxis]
         return values[..., np.newaxis] if values.ndim == 2 else values
+
+    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
+        """The inputs and targets that an error is computed of, and where the targets count."""
+        if y is None and self.task is None:
+            raise ValueError("y must be given to an estimator without task=, got None")
+        inputs, targets = self._corrupt(readings, seed) if y is None else readings, self._targets(readings, y)
+        known = np.isfinite(targets)
+        if y is None and self.task == "impute":
+            known &= np.isnan(inputs if self.target_node_ is None else inputs[:, self.target_node_])
+        return inputs, targets, known
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_channels_, self.n_outputs_
@@ -463,15 +500,15 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
         """The coefficient of determination, R², over all known targets.
 
-        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`).
+        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`); those
+        of an imputer count where they were hidden.
         """
         check_is_fitted(self)
         readings = self._readings(X, reset=False)
-        found = self._outputs_of(self._corrupt(readings) if y is None else readings, graph)
-        targets = self._targets(readings, y)
-        weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
-        weight = np.broadcast_to(weight.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
-        known = np.isfinite(targets)
+        inputs, targets, known = self._scored(readings, y)
+        check_same_labels(X, y)
+        found = self._outputs_of(inputs, graph)
+        weight = weights_of(sample_weight, found)
         if not known.any():
             raise ValueError("y must hold a number to score, got none")
         weight, errors = weight[known], (found - targets)[known]
@@ -555,9 +592,19 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
         """The share of known classes that are right."""
         found = self.predict(X, graph=graph)
         labels, known = self._labels(self._readings(X, reset=False), y)
-        weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
-        weight = np.broadcast_to(weight.reshape(-1, *[1] * (found.ndim - 1)), found.shape)
+        check_same_labels(X, y)
+        weight = weights_of(sample_weight, found)
+        if not known.any():
+            raise ValueError("y must hold a class to score, got none")
         return float(np.average((found == labels)[known], weights=weight[known]))
+
+
+def weights_of(sample_weight: Any, answers: Array) -> Array:
+    """Return the weight of each answer ``(T, ...)``, from one for each time."""
+    weight = np.ones(len(answers)) if sample_weight is None else as_array(sample_weight)
+    if weight.shape != (len(answers),):
+        raise ValueError(f"sample_weight must have the shape ({len(answers)},), got {weight.shape}")
+    return np.broadcast_to(weight.reshape(-1, *[1] * (answers.ndim - 1)), answers.shape)
 
 
 def check_target_shape(values: Array, readings: Array, target_node: int | None, *, classes: bool = False) -> None:

@@ -12,6 +12,7 @@ from graphact._checks import check_integer
 from graphact.estimators.inputs import Array, as_array
 
 MISSING_POLICIES = ("mask", "refuse")
+MAX_ROUNDING = 0.1  # standard deviations by which the mean of readings may be rounded in float32
 
 
 def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
@@ -27,12 +28,35 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
         raise ValueError(f"{name} must be sorted by time, got {after} after {before}: call {name}.sort_index()")
     if equal_steps and index.dtype.kind in "iufM":
         steps = np.diff(index.to_numpy())
-        if (steps != steps[0]).any():
-            at = int(np.argmax(steps != steps[0]))
+        differs = steps != steps[0]
+        if index.dtype.kind == "f":  # times such as 0.1, 0.2, 0.3, which are rounded
+            rounding = 4 * np.finfo(steps.dtype).eps * np.abs(index).max()
+            differs = ~np.isclose(steps, steps[0], rtol=1e-6, atol=rounding)
+        if differs.any():
+            at = int(np.argmax(differs))
             raise ValueError(
                 f"{name} must have equal steps of time for a window or a forecast, got {index[at]} to {index[at + 1]} "
                 f"after a step of {index[1] - index[0]}: {name}.asfreq(...) fills gaps with NaN"
             )
+
+
+def names_of_columns(values: Any, count: int) -> list[str]:
+    """Return the names of the columns of a table, whatever their type; numbers from 0 for an array."""
+    columns = getattr(values, "columns", None)
+    return [str(name) for name in (range(count) if columns is None else columns)]
+
+
+def check_same_labels(x: Any, y: Any) -> None:
+    """Raise if readings and targets are tables of other times or other nodes, or have these in another order."""
+    for axis, what in (("index", "times"), ("columns", "nodes")):
+        labels: Any = getattr(x, axis, None)
+        others: Any = getattr(y, axis, None)
+        if not (hasattr(labels, "dtype") and hasattr(others, "dtype")) or labels.dtype.kind != others.dtype.kind:
+            continue
+        is_unnamed = any(list(each) == list(range(len(each))) for each in (labels, others))
+        if len(labels) == len(others) and not is_unnamed and not labels.equals(others):
+            at = int(np.argmax(np.asarray(labels != others)))
+            raise ValueError(f"y must have the {what} of X in the same order, got {others[at]} for {labels[at]}")
 
 
 def check_readings(name: str, values: Array, policy: str) -> Array:
@@ -60,14 +84,31 @@ class Scale(NamedTuple):
         return torch.from_numpy(((values - self.mean) / self.std).astype(np.float32))
 
 
-def fit_scale(values: Array, per_node: bool) -> Scale:
-    """Return the scale of readings ``(T, N, F)``; what does not vary is divided by 1."""
+def fit_scale(name: str, values: Array, per_node: bool) -> Scale:
+    """Return the scale of readings ``(T, N, F)``; what does not vary is divided by 1.
+
+    Raises:
+        ValueError: float32, in which a model holds the scale, has no such numbers, or its rounding hides what varies.
+    """
     axes = (0,) if per_node else (0, 1)
     count = np.isfinite(values).sum(axes)
     total = np.where(count == 0, 1, count)
     mean = np.nansum(values, axes) / total
     std = np.sqrt(np.nansum((values - mean) ** 2, axes) / total)
-    return Scale(mean, np.where(std > 1e-12 * np.maximum(1.0, np.abs(mean)), std, 1.0))
+    varies = std > 1e-12 * np.abs(mean)
+    limits = np.finfo(np.float32)
+    if (np.abs(mean) + std > limits.max).any() or (varies & (std < limits.tiny)).any():
+        raise ValueError(
+            f"{name} must hold numbers of float32, got a standard deviation of {std.max():.3g}: scale them"
+        )
+    lost = varies & (np.abs(mean) * limits.eps > MAX_ROUNDING * std)
+    if lost.any():
+        at = np.unravel_index(int(np.argmax(lost)), lost.shape)
+        raise ValueError(
+            f"{name} must vary by more than float32 tells apart, got the mean {mean[at]:.8g} and the standard "
+            f"deviation {std[at]:.3g}: subtract a constant near the mean"
+        )
+    return Scale(mean, np.where(varies, std, 1.0))
 
 
 def silent_or_stuck(values: Array, names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -120,8 +161,20 @@ def corrupt(x: Tensor, noise: float, outliers: float, hide: float, generator: to
 
 
 def known_labels(labels: Any) -> tuple[Array, Array]:
-    """Return labels as an array, and where they are known: neither NaN nor None."""
+    """Return labels as an array, and where they are known: neither NaN nor None nor NA of pandas."""
     array = as_array(labels)
-    if array.dtype.kind == "O":
-        return array, np.array([one is not None and one == one for one in array.flat], bool).reshape(array.shape)
-    return array, ~np.isnan(array) if array.dtype.kind == "f" else np.ones(array.shape, bool)
+    if array.dtype.kind != "O":
+        return array, ~np.isnan(array) if array.dtype.kind == "f" else np.ones(array.shape, bool)
+    known = np.array([is_known(one) for one in array.flat], bool).reshape(array.shape)
+    kinds = {np.asarray(one).dtype.kind for one in array[known]}
+    if kinds and kinds <= {*"biu"}:  # a table of pandas whose type has missing values
+        array = np.where(known, array, 0).astype(bool if kinds == {"b"} else np.int64)
+    return array, known
+
+
+def is_known(value: Any) -> bool:
+    """Return whether an object is a value: NaN is not equal to itself, and NA of pandas is neither that nor not."""
+    try:
+        return value is not None and bool(value == value)
+    except TypeError:
+        return False

@@ -40,11 +40,11 @@ class ScalingModule(GraphModule):
     def set(self, mean: Any, std: Any) -> None:
         """Set means and standard deviations, of the shape of :attr:`mean` or one for all."""
         for name, parameter, values in (("mean", self.mean, mean), ("std", self.std, std)):
-            given = torch.as_tensor(values, dtype=torch.float64)
+            given = torch.as_tensor(values, dtype=torch.float64).to(parameter.dtype)
             if not given.isfinite().all() or (name == "std" and (given <= 0).any()):
                 kind = "positive numbers" if name == "std" else "finite numbers"
                 raise ValueError(f"{name} must hold {kind}, got {given.flatten().tolist()!s:.60}")
-            parameter.copy_(given.to(parameter.dtype).expand(parameter.shape))
+            parameter.copy_(given.expand(parameter.shape))
 
     def check_nodes(self, x: Tensor) -> Tensor:
         """Return a signal; raise if the scaling is of other nodes."""

@@ -28,6 +28,16 @@ ROUNDS_OF = {"max-l": 2, "median-l": 2, "max-ga": 3, "median-ga": 3}  # of one l
 BESIDE_THREE = ("gelu", "bank-median", "median-ga", "max-ga")  # what a layer of graph-adaptive ones stands beside
 
 
+def training_faults(draws: int, shares: Sequence[float]) -> list[tuple[str, float]]:
+    """Return the fault and the share of each draw of a training part; equally many of both make fixed pairs.
+
+    Example:
+        >>> training_faults(4, (0.05, 0.1, 0.2))
+        [('outliers', 0.05), ('drift', 0.1), ('stuck', 0.2), ('outliers', 0.05)]
+    """
+    return [(FAULTS[draw % len(FAULTS)], shares[draw % len(shares)]) for draw in range(draws)]
+
+
 @dataclass(frozen=True)
 class SensorJob:
     """A network that is trained at every origin."""
@@ -52,7 +62,7 @@ class FaultySensors:
         train_hours: hours of each training part, which slides with the origin.
         gap_hours: hours between a training part and its test.
         test_hours: hours of each test.
-        draws: draws of faults of a training part, each with a share of ``shares``.
+        draws: draws of faults of a training part, whose faults and shares take turns, see :func:`training_faults`.
         shares: of the stations that are faulty.
         outlier: size of an outlier, in standard deviations of the training part.
         outlier_share: of the readings of a station with outliers.

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean
 
 from graphact.storage import write_atomically
-from graphact_lab.experiments.faulty_sensors.experiment import FAULTS
+from graphact_lab.experiments.faulty_sensors.experiment import FAULTS, training_faults
 from graphact_lab.statistics import Difference, choose, difference, holm
 from graphact_lab.store import Row
 from graphact_lab.style import markdown_table
@@ -27,9 +27,10 @@ LABELS = {
 INTRODUCTION = """\
 Temperatures of 32 stations at rolling origins; some stations report {outlier:g} standard deviations too much or too
 little in {outlier_share:.0%} of the hours, drift by {drift:g} of them an hour, or repeat one value. A network estimates
-all temperatures, trained on all three faults at all shares. Errors are root mean squares in kelvin over the origins,
-{epochs} epochs, width {width}, a window of {window} hours. Intervals are 95 %, over the origins, corrected for the
-overlap of their training parts; p is Holm's over the table."""
+all temperatures, trained on {trained} of the stations; tests have each fault
+at each share. Errors are root mean squares in kelvin over the origins, {epochs} epochs, width {width}, a window of
+{window} hours. Intervals are 95 %, over the origins, corrected for the overlap of their training parts; p is
+Holm's over the table."""
 
 
 def own_rows(rows: Sequence[Row], method: str, rounds: int) -> list[Row]:
@@ -111,7 +112,13 @@ def difference_table(rows: Sequence[Row], overlap: float) -> str:
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
     """Write ``report.md``; return its path."""
     settings = rows[0]["settings"]
-    parts = ["# Faulty sensors", INTRODUCTION.format(**settings), "## Healthy / faulty stations, by fault"]
+    pairs = dict.fromkeys(training_faults(settings["draws"], settings["shares"]))
+    trained = ", ".join(f"{fault} at {share:.0%}" for fault, share in pairs)
+    parts = [
+        "# Faulty sensors",
+        INTRODUCTION.format(**settings, trained=trained),
+        "## Healthy / faulty stations, by fault",
+    ]
     parts += [error_table(rows), "## Healthy / faulty stations, by share", share_table(rows)]
     if {row["method"] for row in choose(rows, kind="model")} > {REFERENCE}:
         overlap = settings["test_hours"] / settings["train_hours"]

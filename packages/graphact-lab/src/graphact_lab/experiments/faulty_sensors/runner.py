@@ -14,7 +14,14 @@ from graphact.estimators import SignalRegressor
 from graphact.graph import points_on_earth
 from graphact_lab.data.download import locate
 from graphact_lab.data.molene import read_molene
-from graphact_lab.experiments.faulty_sensors.experiment import FAULTS, METHODS, NAME, FaultySensors, SensorJob
+from graphact_lab.experiments.faulty_sensors.experiment import (
+    FAULTS,
+    METHODS,
+    NAME,
+    FaultySensors,
+    SensorJob,
+    training_faults,
+)
 from graphact_lab.experiments.faulty_sensors.faults import (
     Array,
     columns_of,
@@ -45,9 +52,8 @@ class Origin:
         self.mean, self.deviation = float(train.mean()), float(train.std())
         rng = np.random.default_rng(run_seed(NAME, seed, "train", number))
         parts, targets, pause = [], [], np.full((settings.window - 1, kelvin.shape[1]), np.nan)
-        for draw in range(settings.draws):
-            share = settings.shares[draw % len(settings.shares)]
-            readings, _ = spoil(train, FAULTS[draw % len(FAULTS)], share, settings, self.deviation, rng)
+        for fault, share in training_faults(settings.draws, settings.shares):
+            readings, _ = spoil(train, fault, share, settings, self.deviation, rng)
             parts += [readings, pause]
             targets += [train, pause]
         self.readings, self.targets = np.concatenate(parts), np.concatenate(targets)

@@ -33,6 +33,9 @@ many rounds as the keys, in the number that carries most. Intervals are 95 %, ov
 p is Holm's over the table. Where rounds can be divided between layers and iterations of the greedy rule, validation
 graphs have chosen."""
 GAPS = "Points of load beyond the rule; bold where they are significant:"
+IN_TIME = """\
+Each scheduler stands with the rounds and layers that are best on this traffic itself, of {counts} tried: the more were
+tried, the more the choice flatters."""
 
 
 def crossed(values: Sequence[Sequence[float]]) -> Estimate:
@@ -114,13 +117,27 @@ def schedulers(rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
     """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds."""
     found = dict[str, dict[int, dict[Any, list[Row]]]]()
     for row in choose(rows, kind="slots"):
-        label = LABELS.get(row["method"]) or f"rule {row['method']}".replace(f"rule {CENTRAL}", "greedy, no messages")
         split = row["rounds"], row.get("layers")
-        found.setdefault(label, {}).setdefault(row["contention"], {}).setdefault(split, []).append(dict(row))
+        found.setdefault(label_in_time(row), {}).setdefault(row["contention"], {}).setdefault(split, []).append(
+            dict(row)
+        )
     return {
         label: {contention: max(jobs.values(), key=worth) for contention, jobs in own.items()}
         for label, own in found.items()
     }
+
+
+def label_in_time(row: Mapping[str, Any]) -> str:
+    """Return the name of the scheduler of a row."""
+    return LABELS.get(row["method"]) or f"rule {row['method']}".replace(f"rule {CENTRAL}", "greedy, no messages")
+
+
+def tried_in_time(rows: Sequence[Row]) -> dict[str, int]:
+    """Return how many pairs of rounds and layers of each scheduler the best one is chosen from."""
+    found = dict[str, set[Any]]()
+    for row in choose(rows, kind="slots"):
+        found.setdefault(label_in_time(row), set()).add((row["rounds"], row.get("layers")))
+    return {label: len(splits) for label, splits in found.items()}
 
 
 def worth(rows: Sequence[Row]) -> tuple[float, float]:
@@ -206,7 +223,14 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
         title = f"{setting.capitalize()}{', trained with queues' if setting == NARROW else ''}"
         parts += [f"## {title}", f"![Load beyond the rule](figures/loads-{setting.replace(' ', '-')}.png)"]
         parts += [text for condition in conditions for text in load_tables(rows, setting, condition)]
-    parts += ["## In time", "![Carried in overload](figures/time.png)", time_table(in_time)]
+    tried = tried_in_time(rows).items()
+    counts = ", ".join(f"{label} {count}" for label, count in tried)
+    parts += [
+        "## In time",
+        IN_TIME.format(counts=counts),
+        "![Carried in overload](figures/time.png)",
+        time_table(in_time),
+    ]
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
     write_atomically(folder / "report.md", ("\n\n".join(parts) + "\n").encode())
     return folder / "report.md"
