@@ -1,8 +1,8 @@
 """The write-ahead log: which neighbours a node used, written before anything that depends on them is sent.
 
 A record is one line of JSON with a checksum. With the logs of all nodes and their signals a whole inference can be
-computed again, also one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the end of the log
-gives the run numbers that are used up. They are those of one deployment, which the first line names: another one has
+computed again, also one in which nodes crashed. After a restart the end of the log gives the run numbers that are used
+up. They are those of one deployment, which the first line names: another one has
 other keys or another number in all messages, and begins with a log of its own.
 """
 
