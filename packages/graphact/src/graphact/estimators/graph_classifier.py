@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import GraphEstimator
+from graphact.estimators.graph_estimator import BackboneEstimator
 from graphact.estimators.inputs import Array, as_array, as_float32, as_graph, edges_of, is_one
 from graphact.graph import Graph
 
@@ -30,7 +30,7 @@ class Pooled(nn.Module):
         return self.readout(torch.cat(pooled, 1))
 
 
-class GraphClassifier(ClassifierMixin, GraphEstimator):
+class GraphClassifier(ClassifierMixin, BackboneEstimator):
     """Classes of whole graphs. Settings are those of :class:`NodeClassifier`; each step uses all graphs.
 
     A network on the nodes, mean and maximum over the nodes of each graph, a linear map. Samples are signals

@@ -17,7 +17,10 @@ LEAVE_OUT = "name the nodes whose target is known: nodes=..."
 
 
 def as_array(value: Any) -> Array:
-    """An array of what may be a tensor on any device."""
+    """An array of what may be a tensor on any device; what is masked is missing."""
+    if isinstance(value, np.ma.MaskedArray):
+        is_number = value.dtype.kind in "biuf"
+        return value.astype(np.float64).filled(np.nan) if is_number else value.astype(object).filled(None)
     if not isinstance(value, Tensor):
         return np.asarray(value)
     value = value.detach().cpu()
@@ -58,9 +61,14 @@ def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
     array = graph if isinstance(graph, Tensor) else np.asarray(graph)
     if not isinstance(array, Tensor) and array.dtype.kind not in "biuf":
         raise TypeError(f"graph must be a Graph, an edge_index or a sparse matrix, got {type(graph).__name__}")
-    tensor = torch.as_tensor(array)
+    tensor = array if isinstance(array, Tensor) else torch.tensor(array)
     is_matrix = tensor.layout == torch.strided and tensor.dim() == 2 and tensor.size(0) == tensor.size(1)
     is_matrix = is_matrix and (tensor.size(0) != 2 or tensor.is_floating_point())  # two edges, where these are numbers
+    if tensor.layout == torch.strided and tensor.is_floating_point() and not is_matrix:
+        raise TypeError(
+            f"graph must be a square matrix or an edge_index of integers, got numbers of the shape "
+            f"{tuple(tensor.shape)}; of places, graphact.Graph.nearest_neighbors(places, k=5) makes a graph"
+        )
     return Graph.from_dense(tensor) if is_matrix else tensor
 
 

@@ -13,13 +13,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import GraphEstimator
+from graphact.estimators.graph_estimator import BackboneEstimator
 from graphact.estimators.inputs import LEAVE_OUT, Array, as_array, as_float32, as_graph, check_finite, nodes_at_least
 
 MISSING = "graph is missing, and every node is on its own; give graph=..."
 
 
-class NodeEstimator(GraphEstimator):
+class NodeEstimator(BackboneEstimator):
     """Base of estimators whose samples are the nodes of one graph."""
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
