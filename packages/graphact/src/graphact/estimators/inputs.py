@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from graphact.graph import Graph
@@ -19,8 +21,8 @@ LEAVE_OUT = "name the nodes whose target is known: nodes=..."
 def as_array(value: Any) -> Array:
     """An array of what may be a tensor on any device; what is masked is missing."""
     if isinstance(value, np.ma.MaskedArray):
-        is_number = value.dtype.kind in "biuf"
-        return value.astype(np.float64).filled(np.nan) if is_number else value.astype(object).filled(None)
+        kind, missing = (np.float64, np.nan) if value.dtype.kind in "biuf" else (object, None)
+        return np.asarray(np.ma.filled(value.astype(kind), missing))
     if not isinstance(value, Tensor):
         return np.asarray(value)
     value = value.detach().cpu()
@@ -47,6 +49,22 @@ def check_finite(name: str, values: Array, advice: str = IMPUTE) -> Array:
         where = ", ".join(f"{word} {number}" for word, number in zip(("row", "column"), place, strict=False))
         raise ValueError(f"{name} must hold finite numbers, got {found} in {where} ({bad.sum()} such values); {advice}")
     return values
+
+
+def encode_classes(targets: Array) -> tuple[Array, Array]:
+    """Return the classes among some targets, and the number of the class of each."""
+    check_classification_targets(targets)
+    classes, labels = np.unique(targets, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got one class: {classes}")
+    return classes, labels
+
+
+def score_of(estimator: Any, targets: Any, answers: Array, weight: Any = None) -> float:
+    """Return the share of right classes of a classifier, or the coefficient of determination, R²."""
+    from sklearn.metrics import accuracy_score, r2_score
+
+    return float((accuracy_score if is_classifier(estimator) else r2_score)(targets, answers, sample_weight=weight))
 
 
 def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:

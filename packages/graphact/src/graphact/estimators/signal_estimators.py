@@ -9,15 +9,14 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_probability
 from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import Array, as_array, as_graph, nodes_at_least
+from graphact.estimators.inputs import Array, as_array, as_graph, encode_classes, nodes_at_least, score_of
 from graphact.estimators.node_estimators import MISSING
 from graphact.estimators.signal_inputs import (
     MIN_TIMES,
@@ -303,6 +302,31 @@ class SignalEstimator(GraphEstimator):
             raise ValueError("graph must be given: the file of an estimator holds no graph")
         return self._graph_of_nodes(None, num_nodes)
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
+        """The share of known classes that are right or, of numbers, the coefficient of determination, R², over all.
+
+        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`); those
+        of an imputer count where they were hidden.
+        """
+        check_is_fitted(self)
+        inputs, targets, known = self._scored(self._readings(X, reset=False), y)
+        check_same_labels(X, y)
+        found = self._decide(self._outputs_of(inputs, graph))
+        weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
+        if weight.shape != (len(found),):
+            raise ValueError(f"sample_weight must have the shape ({len(found)},), got {weight.shape}")
+        if not known.any():
+            raise ValueError(f"y must hold a {'class' if is_classifier(self) else 'number'} to score, got none")
+        return score_of(self, targets[known], found[known], weight[np.nonzero(known)[0]])
+
+    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
+        """The inputs and targets that an error is computed of, and where the targets count."""
+        raise NotImplementedError
+
+    def _decide(self, outputs: Array) -> Array:
+        """The answers of some outputs."""
+        return outputs
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -429,7 +453,6 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         return values[..., np.newaxis] if values.ndim == 2 else values
 
     def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
-        """The inputs and targets that an error is computed of, and where the targets count."""
         if y is None and self.task is None:
             raise ValueError("y must be given to an estimator without task=, got None")
         inputs, targets = self._corrupt(readings, seed) if y is None else readings, self._targets(readings, y)
@@ -450,23 +473,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         found = self._outputs(X, graph)
         return found if self.n_outputs_ > 1 or getattr(self, "has_outputs_", False) else found[..., 0]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
-        """The coefficient of determination, R², over all known targets.
-
-        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`); those
-        of an imputer count where they were hidden.
-        """
-        check_is_fitted(self)
-        readings = self._readings(X, reset=False)
-        inputs, targets, known = self._scored(readings, y)
-        check_same_labels(X, y)
-        found = self._outputs_of(inputs, graph)
-        weight = weights_of(sample_weight, found)
-        if not known.any():
-            raise ValueError("y must hold a number to score, got none")
-        weight, errors = weight[known], (found - targets)[known]
-        apart = targets[known] - np.average(targets[known], weights=weight)
-        return float(1 - (weight * errors**2).sum() / max((weight * apart**2).sum(), np.finfo(float).tiny))
+    score = SignalEstimator.score
 
 
 class SignalClassifier(ClassifierMixin, SignalEstimator):
@@ -513,12 +520,8 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
 
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:  # noqa: ARG002
         labels, known = self._labels(readings, y)
-        check_classification_targets(labels[known])
-        self.classes_ = np.unique(labels[known])
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
         numbers = np.full(labels.shape, -1)
-        numbers[known] = np.searchsorted(self.classes_, labels[known])
+        self.classes_, numbers[known] = encode_classes(labels[known])
         targets = torch.from_numpy(numbers).to(self.device)
 
         def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
@@ -532,32 +535,19 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(T, N, classes)``, or ``(T, classes)`` at the target node."""
-        found: Array = torch.from_numpy(self._outputs(X, graph)).double().softmax(-1).numpy()
-        return found
+        return np.asarray(torch.from_numpy(self._outputs(X, graph)).softmax(-1))
 
     def predict(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
         """The most probable class at each time, ``(T, N)``, or ``(T,)`` at the target node."""
-        best = self._outputs(X, graph).argmax(-1)
-        found: Array = self.classes_[best]
-        return found
+        return self._decide(self._outputs(X, graph))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
-        """The share of known classes that are right."""
-        found = self.predict(X, graph=graph)
-        labels, known = self._labels(self._readings(X, reset=False), y)
-        check_same_labels(X, y)
-        weight = weights_of(sample_weight, found)
-        if not known.any():
-            raise ValueError("y must hold a class to score, got none")
-        return float(np.average((found == labels)[known], weights=weight[known]))
+    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:  # noqa: ARG002
+        return readings, *self._labels(readings, y)
 
+    def _decide(self, outputs: Array) -> Array:
+        return np.asarray(self.classes_[outputs.argmax(-1)])
 
-def weights_of(sample_weight: Any, answers: Array) -> Array:
-    """Return the weight of each answer ``(T, ...)``, from one for each time."""
-    weight = np.ones(len(answers)) if sample_weight is None else as_array(sample_weight)
-    if weight.shape != (len(answers),):
-        raise ValueError(f"sample_weight must have the shape ({len(answers)},), got {weight.shape}")
-    return np.broadcast_to(weight.reshape(-1, *[1] * (answers.ndim - 1)), answers.shape)
+    score = SignalEstimator.score
 
 
 def check_target_shape(values: Array, readings: Array, target_node: int | None, *, classes: bool = False) -> None:
