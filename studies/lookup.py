@@ -15,11 +15,15 @@ SOURCES = ("the paper", "the protocol", "a definition", "a quoted run")
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
 LITERAL = {"consensus": "readout-bias"}  # the text's training at every order, where `paper` has two orders
 VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", "undecided", "contradicted", "not run")
-POINTWISE_KINDS = {"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"}
+POINTWISE_KINDS = {
+    **{"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"},
+    **{"leaky-relu": "LeakyReLU", "tanh": "tanh"},
+}
 KINDS = {
     **POINTWISE_KINDS,
     **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
     **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
+    **{"mean-ga": "Mean G.A., a linear control"},
     **{"bank-mean": "adaptive bank (mean, a linear control)"},
     **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
     **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
