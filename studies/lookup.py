@@ -336,6 +336,17 @@ class Lookup:
             body.append([words, *(f"{line['mean']:.1f}" for line in lines), gain])
         return body
 
+    def unseen_methods(self):
+        """Return the methods of Table 1 with F = 8 on a random split and on unseen sources; the best there first."""
+        body = [["", "random split", "unseen sources", "gain on unseen sources"]]
+        lines = [line for line in self.lines("unseen", split="unseen") if line.get("features") == 8]
+        for line in sorted(lines, key=lambda one: -one["mean"]):
+            place = {"method": line["method"], "hops": line["hops"], "features": 8}
+            random = [f"{one['mean']:.1f}" for one in self.lines("unseen", split="random", **place)]
+            gain = f"{self.gain(line)} over {self.name({'method': line['rival']})}" if line["rival"] else ""
+            body.append([self.name(line), *(random or [""]), f"{line['mean']:.1f}", gain])
+        return body
+
     def rounds_table(self):
         """Return quality against rounds: a line for each kind, a column for each number of rounds and split."""
         cells = self.tables["rounds"]
