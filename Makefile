@@ -73,7 +73,7 @@ soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults,
 $(INSTALLED): constraints.txt requirements.txt packages/graphact/pyproject.toml packages/graphact-agents/pyproject.toml packages/graphact-lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --requirement requirements.txt
 	@touch $@
 
 $(READY): $(INSTALLED) pyproject.toml requirements-dev.txt
