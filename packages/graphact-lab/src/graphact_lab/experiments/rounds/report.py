@@ -97,10 +97,12 @@ def label(method: str) -> str:
 
 
 def message(results: RoundsResults) -> str:
-    """Return the conclusion in one or two sentences, computed from the rows."""
+    """Return the conclusion, a sentence for each division of the samples, computed from the rows."""
     bank = results.best_bank
     if bank is None or not results.rivals:
         return "No adaptive filter bank was run beside a pointwise network, so there is nothing to conclude."
+    functions = label(bank).removeprefix("bank, ")
+    subject = f"After {results.rounds[-1]} rounds of messages, the adaptive filter bank ({functions})"
     said = []
     for sources in results.sources:
         rounds = results.rounds[-1]
@@ -110,14 +112,13 @@ def message(results: RoundsResults) -> str:
             continue
         more = "more" if gain.mean >= 0 else "fewer"
         said.append(
-            f"in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± {gain.margin:.1f} points {more} than the "
-            f"best pointwise network ({label(rival)}{'' if gain.is_certain else '; not significant'})"
+            f"{'It' if said else subject} is right in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± "
+            f"{gain.margin:.1f} points {more} than the best pointwise network ({label(rival)})"
+            f"{'.' if gain.is_certain else ', which is not significant.'}"
         )
     if not said:
         return f"Fewer than {MIN_UNITS} graphs were run, too few for an interval."
-    functions = label(bank).removeprefix("bank, ")
-    rounds = f"{results.rounds[-1]} rounds of messages between neighbours"
-    return f"In {rounds}, the adaptive filter bank ({functions}) is right {', and '.join(said)}."
+    return " ".join(said)
 
 
 def lines_of(results: RoundsResults) -> list[list[str]]:
@@ -151,7 +152,12 @@ def terminal_table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join([*text, "", *textwrap.wrap(message(results), 80)])
+    graphs = len({row["graph"] for row in rows})
+    legend = f"Gain: points over the best pointwise network, with the 95 % interval over {graphs} graphs."
+    if lines[-1][0] == NAMES[NEAREST]:
+        legend += " The nearest neighbour reads all nodes at once, which no network may."
+    legend += f" A guess is right in {CHANCE:.0f} %."
+    return "\n".join([*text, "", *textwrap.wrap(legend, 80), "", *textwrap.wrap(message(results), 80)])
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
