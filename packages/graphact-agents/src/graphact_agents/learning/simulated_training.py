@@ -101,7 +101,7 @@ def simulate_training(
         >>> bool(trained.losses[-1] < 0.1 * trained.losses[0])
         True
     """
-    learning, faults = learning or Learning(), replace(faults or Faults(), clock=0.0)  # steps follow one another
+    learning, faults = learning or Learning(), faults or Faults()
     model, links = check_one_model(deployments), [node.links for node in deployments]
     count, features = len(deployments), model.in_features
     if signals.ndim != 3 or signals.shape[1] != count or features not in (None, signals.shape[2]):
