@@ -20,8 +20,8 @@ from graphact.estimators.inputs import (
     as_float32,
     as_graph,
     check_finite,
+    check_nodes,
     encode_classes,
-    nodes_at_least,
     score_of,
 )
 
@@ -88,13 +88,9 @@ class NodeEstimator(BackboneEstimator):
 
     def _graph_of_all(self, x: Tensor, graph: Any) -> Any:
         """The graph of a call, which must have a node for each row."""
-        graph = None if graph is None else as_graph(graph, self.normalize)
-        rows, is_list = x.size(0), isinstance(graph, Tensor) and graph.layout == torch.strided
-        if graph is not None and (rows < nodes_at_least(graph) if is_list else rows != nodes_at_least(graph)):
-            raise ValueError(
-                f"X must have a row for each of the {nodes_at_least(graph)} nodes of graph, got {rows}; to learn from "
-                "some of them, as scikit-learn does in folds, name them: nodes=..., or graphact.estimators.OnNodes"
-            )
+        graph = as_graph(graph, self.normalize)
+        way_out = "name them: nodes=..., or graphact.estimators.OnNodes"
+        check_nodes(graph, x.size(0), "row", f"; to learn from some of them, as scikit-learn does in folds, {way_out}")
         return self._graph(x, graph)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_probability
 from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import Array, as_array, as_graph, encode_classes, nodes_at_least, score_of
+from graphact.estimators.inputs import Array, as_array, as_graph, check_nodes, encode_classes, score_of
 from graphact.estimators.node_estimators import MISSING
 from graphact.estimators.signal_inputs import (
     MIN_TIMES,
@@ -150,12 +150,8 @@ class SignalEstimator(GraphEstimator):
                 f"graph must list its nodes in the order of the columns of X, got {found!r} for {wanted!r}: add them "
                 "in this order before the edges, graph.add_nodes_from(...)"
             )
-        graph = None if graph is None else as_graph(graph, self.normalize)
-        if graph is not None and hasattr(graph, "num_nodes") and nodes_at_least(graph) != num_nodes:
-            raise ValueError(
-                f"X must have a column for each of the {nodes_at_least(graph)} nodes of graph, in their order, got "
-                f"{num_nodes}"
-            )
+        graph = as_graph(graph, self.normalize)
+        check_nodes(graph, num_nodes, "column", "; columns are in the order of the nodes")
         return self._graph(torch.zeros(num_nodes, 1), graph).to(self.device)
 
     def _check_settings(self) -> None:
