@@ -72,9 +72,7 @@ class NodeEstimator(BackboneEstimator):
             warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=3)
         return x, self._graph_of_all(x, graph), chosen, self._targets(y, chosen, x.size(0))
 
-    def _learn(
-        self, x: Tensor, graph: Any, chosen: Array, targets: Array, out_features: int, loss_of: Callable[..., Tensor]
-    ) -> Self:
+    def _learn(self, x: Tensor, graph: Any, chosen: Array, targets: Array, loss_of: Callable[..., Tensor]) -> Self:
         """Train with a loss of the outputs and the targets at the chosen nodes."""
         known = torch.from_numpy(targets).to(x.device)
         target = known.new_zeros(x.size(0), *known.shape[1:])
@@ -83,7 +81,7 @@ class NodeEstimator(BackboneEstimator):
         def loss(model: nn.Module, samples: Array) -> Tensor:
             return loss_of(model(x, graph)[samples], target[samples])
 
-        self._train(x.size(1), out_features, loss, chosen)
+        self._train(loss, chosen)
         return self
 
     def _graph_of_all(self, x: Tensor, graph: Any) -> Any:
@@ -167,7 +165,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
         assert_all_finite(targets, input_name="y")
         self.classes_, labels = encode_classes(targets)
-        return self._learn(x, ready, chosen, labels, len(self.classes_), F.cross_entropy)
+        return self._learn(x, ready, chosen, labels, F.cross_entropy)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, len(self.classes_)
@@ -202,8 +200,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         numbers_ = as_float32("y", targets, LEAVE_OUT)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
-        columns = numbers_.reshape(len(numbers_), -1)
-        return self._learn(x, ready, chosen, columns, columns.shape[1], F.mse_loss)
+        return self._learn(x, ready, chosen, numbers_.reshape(len(numbers_), -1), F.mse_loss)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, max(self.n_outputs_, 1)
