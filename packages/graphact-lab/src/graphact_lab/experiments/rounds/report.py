@@ -102,7 +102,7 @@ def message(results: RoundsResults) -> str:
         return "No adaptive filter bank was run beside a pointwise network, so there is nothing to conclude."
     functions = label(bank).removeprefix("bank, ")
     subject = f"After {results.rounds[-1]} rounds of messages, the adaptive filter bank ({functions})"
-    said = []
+    said: list[str] = []
     for sources in results.sources:
         rounds = results.rounds[-1]
         gain, rival = results.gain(bank, rounds, sources), results.rivals.get((rounds, sources))
