@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from agents import soak
+from agents.replay import replay_complete, replay_inference
 from graphact_agents import Limits, MemoryLog, Node, Timing, infer
-from graphact_agents.replay import replay_complete, replay_inference
 from graphact_agents.simulation import Simulation
 from support.on_agents import deploy
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 import graphact
+from agents.replay import answered_links, dense_matrix, replay, replay_inference
 from graphact_agents import Deployment, Faults, Limits, Timing, simulate_inference
 from graphact_agents.log import RoundClosed
-from graphact_agents.replay import answered_links, dense_matrix, replay, replay_inference
 from graphact_agents.simulation import SimulatedInference
 from support.activations import ON_AGENTS
 from support.on_agents import deploy

@@ -11,11 +11,11 @@ import torch
 from agents.live import Daemon, make_network
 from agents.networks import links_of, pass_on, undirected
 from agents.one_node import result_of, said, talk
+from agents.replay import dense_matrix, replay, replay_inference
 from graphact import Graph, nn
 from graphact_agents import Deployment, Faults, MemoryLog, Node, Timing, read_log, simulate_inference
 from graphact_agents.log import Began, FileLog, RoundClosed
 from graphact_agents.messages import Kind
-from graphact_agents.replay import dense_matrix, replay, replay_inference
 from support.on_agents import deploy
 
 COMPLETE = [(i, j) for i in range(3) for j in range(3) if i != j]

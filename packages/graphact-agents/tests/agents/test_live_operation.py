@@ -18,7 +18,7 @@ from graphact_agents import Deployment
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.deployment import check_folder
-from graphact_agents.log import Began, FileLog
+from graphact_agents.log import Began, FileLog, seal
 from graphact_agents.messages import Kind
 from graphact_agents.status_server import fetch_status
 from support.on_agents import split
@@ -95,7 +95,7 @@ def test_a_start_reads_the_end_of_a_long_log_alone(folders):
     log = folders[0] / "log.jsonl"
     with log.open("wb") as stream:
         stream.seek(300 * 2**30)
-        stream.write(b'\n{"run": 7, "program": 1}\n{"run": 7, "rou')
+        stream.write(b"\n" + seal(b'{"run": 7, "program": 1') + b'{"run": 7, "rou')
     with Daemon(folders[0], *OPTIONS) as daemon:
         assert daemon.next_event("ready")["last_run"] == 7
         daemon.next_event("result")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphact_lab.data.diffused_sources import source_localization
+from graphact_lab.data.diffused_sources import SOURCES, STEPS, source_localization
 from graphact_lab.experiments.rounds import report, runner
 from graphact_lab.experiments.rounds.experiment import METHODS, NEAREST, RoundsJob, find_settings, orders_of
 from graphact_lab.store import Store, StoreError
@@ -21,11 +21,11 @@ def test_networks_spend_all_rounds_or_are_left_out(method, rounds):
 
 def test_sources_of_the_test_are_unseen():
     task = runner.with_unseen_sources(source_localization(graph=1))
-    sources = [{int(sample) // runner.STEPS for sample in part} for part in (task.train, task.validation, task.test)]
+    sources = [{int(sample) // STEPS for sample in part} for part in (task.train, task.validation, task.test)]
     assert [len(part) for part in sources] == [28, 4, 8]
     assert sorted(source for part in sources for source in part) == list(range(40))
     assert [len(part) for part in (task.train, task.validation, task.test)] == [840, 120, 240]
-    for part, count in zip(sources, runner.SOURCES, strict=True):  # of each community
+    for part, count in zip(sources, SOURCES, strict=True):  # of each community
         assert [sum(source // 10 == community for source in part) for community in range(4)] == [count] * 4
 
 

@@ -9,21 +9,30 @@ import torch
 import torch.nn.functional as F
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import LEAVE_OUT, Array, as_array, as_float32, as_graph, check_finite, nodes_at_least
+from graphact.estimators.graph_estimator import BackboneEstimator
+from graphact.estimators.inputs import (
+    LEAVE_OUT,
+    Array,
+    as_array,
+    as_float32,
+    as_graph,
+    check_finite,
+    encode_classes,
+    nodes_at_least,
+    score_of,
+)
 
 MISSING = "graph is missing, and every node is on its own; give graph=..."
 
 
-class NodeEstimator(GraphEstimator):
+class NodeEstimator(BackboneEstimator):
     """Base of estimators whose samples are the nodes of one graph."""
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
-        x = as_array(X) if isinstance(X, Tensor) else X
+        x = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
         values = validate_data(self, x, dtype=np.float32, reset=reset, ensure_all_finite=False)
         return torch.from_numpy(np.ascontiguousarray(check_finite("X", values))).to(self.device)
 
@@ -87,6 +96,11 @@ class NodeEstimator(GraphEstimator):
                 "some of them, as scikit-learn does in folds, name them: nodes=..., or graphact.estimators.OnNodes"
             )
         return self._graph(x, graph)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
+        """The share of nodes whose class is right or, of numbers, R²; ``y`` as in :meth:`fit`."""
+        found = self.predict(X, graph=graph, nodes=nodes)
+        return score_of(self, self._targets(y, self._nodes(nodes, len(X)), len(X)), found, sample_weight)
 
     def _outputs(self, X: Any, graph: Any, nodes: Any) -> Array:  # noqa: N803
         check_is_fitted(self)
@@ -156,10 +170,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
         assert_all_finite(targets, input_name="y")
-        check_classification_targets(targets)
-        self.classes_, labels = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
+        self.classes_, labels = encode_classes(targets)
         return self._learn(x, ready, chosen, labels, len(self.classes_), F.cross_entropy)
 
     def _sizes(self) -> tuple[int, int]:
@@ -167,21 +178,14 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def predict_proba(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(nodes, classes)``."""
-        scores = torch.from_numpy(self._outputs(X, graph, nodes)).double()
-        found: Array = scores.softmax(-1).numpy()
-        return found
+        return np.asarray(torch.from_numpy(self._outputs(X, graph, nodes)).double().softmax(-1))
 
     def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """The most probable class of each node."""
         best = self._outputs(X, graph, nodes).argmax(1)  # refuses one that was not fitted, which has no classes
-        found: Array = self.classes_[best]
-        return found
+        return np.asarray(self.classes_[best])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
-        """The share of nodes whose class is right; ``y`` as in :meth:`fit`."""
-        found = self.predict(X, graph=graph, nodes=nodes)
-        targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
-        return float(np.average(found == targets, weights=sample_weight))
+    score = NodeEstimator.score
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
@@ -218,10 +222,4 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         found = self._outputs(X, graph, nodes).astype(np.float64)
         return found if self.n_outputs_ else found[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
-        """The coefficient of determination, R²; ``y`` as in :meth:`fit`."""
-        from sklearn.metrics import r2_score
-
-        found = self.predict(X, graph=graph, nodes=nodes)
-        targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
-        return float(r2_score(targets, found, sample_weight=sample_weight))
+    score = NodeEstimator.score

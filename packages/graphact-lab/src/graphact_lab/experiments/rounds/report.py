@@ -25,6 +25,7 @@ NAMES = {
     "sage-max": "SAGE max",
     "pna": "PNA",
     "max-ga-unshifted": "Max G.A. from k = 0",
+    "mean-ga": "Mean G.A. (linear)",
     NEAREST: "nearest neighbour",
 }
 COLUMNS = {"random": "seen", "unseen": "unseen"}
