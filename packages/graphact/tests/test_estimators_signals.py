@@ -267,7 +267,17 @@ FAULTS = {
     "a missing node": (
         lambda x, y: (x[:, 1:], y[:, 1:]),
         {},
-        "a column for each of the 6 nodes of graph, in their order, got 5",
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
+    ),
+    "a missing node of a sparse tensor": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {"graph": weather()[2].to_dense().to_sparse()},
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
+    ),
+    "a missing node of an edge_index": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {"graph": weather()[2].to_edge_index()[0]},
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
     ),
     "targets of other times": (lambda x, y: (x, y[1:]), {}, r"y must have the shape \(160, 6\), as X, got \(159, 6\)"),
     "targets of one node": (lambda x, y: (x, y[:, 0]), {}, "target_node= must say which of the 6 nodes"),
@@ -380,8 +390,10 @@ def test_one_line_for_each_fault(fault):
     clean, noisy, graph = weather()
     spoil, settings, message = FAULTS[fault]
     x, y = spoil(noisy, clean)
+    settings = {**QUICK, "graph": graph, **settings}
+    graph = settings.pop("graph")
     with pytest.raises(ValueError, match=message) as caught:
-        SignalRegressor(**{**QUICK, **settings}).fit(x, y, graph=graph)
+        SignalRegressor(**settings).fit(x, y, graph=graph)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -446,6 +458,14 @@ def test_times_that_do_not_ascend():
     with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*asfreq"):
         model.fit(table.drop(hours[5]), graph=graph)
     model.fit(table.drop(hours[5]).asfreq("h"), graph=graph)
+    months = pandas.period_range("2001-01", periods=160, freq="M")
+    for index in (hours.astype(str), hours.astype(object), months):
+        other = table.set_axis(index)
+        model.fit(other, graph=graph)
+        with pytest.raises(ValueError, match="equal steps of time"):
+            model.fit(other.drop(index[5]), graph=graph)
+    with pytest.raises(ValueError, match=r"X must have times or numbers as its index .*, got 'a000': .*to_datetime"):
+        model.fit(table.set_axis([f"a{number:03}" for number in range(160)]), graph=graph)
 
 
 def test_rounded_times_have_equal_steps():
