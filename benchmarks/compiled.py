@@ -174,7 +174,8 @@ def main():
             echo("|---" * (2 * len(modes) + 1) + "|")
             relu = found[title]["ReLU"]
             for contender, row in found[title].items():
-                cells = (
+                timed = [(row.get(mode), relu[mode]) for mode in modes]
+                cells = (f"{one:.3f} | {one / base:.2f}" if one else "- | -" for one, base in timed)
                     f"{row[mode]:.3f} | {row[mode] / relu[mode]:.2f}" if mode in row else "- | -" for mode in modes
                 )
                 echo(f"| {contender} | " + " | ".join(cells) + " |")
