@@ -176,8 +176,6 @@ def main():
             for contender, row in found[title].items():
                 timed = [(row.get(mode), relu[mode]) for mode in modes]
                 cells = (f"{one:.3f} | {one / base:.2f}" if one else "- | -" for one, base in timed)
-                    f"{row[mode]:.3f} | {row[mode] / relu[mode]:.2f}" if mode in row else "- | -" for mode in modes
-                )
                 echo(f"| {contender} | " + " | ".join(cells) + " |")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
