@@ -267,7 +267,17 @@ FAULTS = {
     "a missing node": (
         lambda x, y: (x[:, 1:], y[:, 1:]),
         {},
-        "a column for each of the 6 nodes of graph, in their order, got 5",
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
+    ),
+    "a missing node of a sparse tensor": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {"graph": weather()[2].to_dense().to_sparse()},
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
+    ),
+    "a missing node of an edge_index": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {"graph": weather()[2].to_edge_index()[0]},
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
     ),
     "targets of other times": (lambda x, y: (x, y[1:]), {}, r"y must have the shape \(160, 6\), as X, got \(159, 6\)"),
     "targets of one node": (lambda x, y: (x, y[:, 0]), {}, "target_node= must say which of the 6 nodes"),
@@ -355,6 +365,18 @@ FAULTS = {
         "X must vary by more than float32 tells apart, got the mean .*: subtract a constant",
     ),
     "what float32 cannot hold": (lambda x, y: (x, y * 1e60), {}, "y must hold numbers of float32, got a standard dev"),
+    "masked where NaN is refused": (
+        lambda x, y: (np.ma.masked_greater(x, 285), y),
+        {"missing": "refuse"},
+        "X must hold finite readings, got NaN at time",
+    ),
+    "no reading": (lambda x, y: (x * np.nan, y), {}, "X must hold a reading in the training part, got NaN alone"),
+    "no reading and no target": (
+        lambda x, y: (x * np.nan, None),
+        {"task": "denoise"},
+        "X must hold a reading in the training part, got NaN alone",
+    ),
+    "complex numbers": (lambda x, y: (x + 1j, y), {}, "X must hold real numbers, got complex128"),
     "a constant node of its own scale": (
         lambda x, y: (np.where(np.arange(6) == 2, 7.0, x), y),
         {"scaling": "node"},
@@ -368,9 +390,59 @@ def test_one_line_for_each_fault(fault):
     clean, noisy, graph = weather()
     spoil, settings, message = FAULTS[fault]
     x, y = spoil(noisy, clean)
+    settings = {**QUICK, "graph": graph, **settings}
+    graph = settings.pop("graph")
     with pytest.raises(ValueError, match=message) as caught:
-        SignalRegressor(**{**QUICK, **settings}).fit(x, y, graph=graph)
+        SignalRegressor(**settings).fit(x, y, graph=graph)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_tables_of_other_things_than_readings():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    hours = pandas.date_range("2026-01-01", periods=160, freq="h", name="time")
+    table = pandas.DataFrame(noisy, hours, list("abcdef"))
+    model = SignalRegressor(task="impute", **QUICK)
+    for named, message in (
+        (table.reset_index(), "X must hold numbers, got .* in the column 'time': times are the index, X.set_index"),
+        (table.reset_index().astype({"time": str}), "X must hold numbers, got .* in the column 'time': times are"),
+        (table.set_axis(list("aabbcc"), axis=1), "X must have one column for each node, got 'a' twice"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            model.fit(named, graph=graph)
+        assert len(str(caught.value).splitlines()) == 1
+    text = model.fit(table.astype(str), graph=graph).predict(table)
+    np.testing.assert_array_equal(text, model.fit(table, graph=graph).predict(table))
+
+
+def test_masked_readings_are_missing():
+    clean, noisy, graph = weather()
+    masked, gaps = np.ma.masked_greater(noisy, 285), np.where(noisy > 285, np.nan, noisy)
+    model = SignalRegressor(task="impute", **QUICK).fit(gaps, graph=graph)
+    np.testing.assert_array_equal(model.predict(masked), model.predict(gaps))
+    same = SignalRegressor(task="impute", **QUICK).fit(masked, graph=graph)
+    np.testing.assert_array_equal(same.predict(gaps), model.predict(gaps))
+    targets = np.ma.masked_greater(clean, 284)
+    assert model.score(gaps, targets) == model.score(gaps, targets.filled(np.nan))
+
+
+def test_graphs_that_do_not_belong_to_the_readings():
+    networkx = pytest.importorskip("networkx")
+    _, noisy, graph = weather()
+    model = SignalRegressor(task="impute", **QUICK)
+    ring = networkx.Graph([(0, 5), (5, 4), (4, 3), (3, 2), (2, 1), (1, 0)])
+    with pytest.raises(ValueError, match="graph must list its nodes in the order of the columns of X, got '5' for '1'"):
+        model.fit(noisy, graph=ring)
+    ordered = networkx.Graph()
+    ordered.add_nodes_from(range(6))
+    ordered.add_edges_from(ring.edges)
+    expected = model.fit(noisy, graph=graph).predict(noisy)
+    np.testing.assert_allclose(model.fit(noisy, graph=ordered).predict(noisy), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="got '5' for '1'"):
+        model.predict(noisy, graph=ring)
+    places = np.random.default_rng(0).normal(size=(6, 2))
+    with pytest.raises(TypeError, match=r"graph must be .* \(6, 2\); of places, graphact.Graph.nearest_neighbors"):
+        model.fit(noisy, graph=places)
 
 
 def test_times_that_do_not_ascend():
@@ -386,6 +458,14 @@ def test_times_that_do_not_ascend():
     with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*asfreq"):
         model.fit(table.drop(hours[5]), graph=graph)
     model.fit(table.drop(hours[5]).asfreq("h"), graph=graph)
+    months = pandas.period_range("2001-01", periods=160, freq="M")
+    for index in (hours.astype(str), hours.astype(object), months):
+        other = table.set_axis(index)
+        model.fit(other, graph=graph)
+        with pytest.raises(ValueError, match="equal steps of time"):
+            model.fit(other.drop(index[5]), graph=graph)
+    with pytest.raises(ValueError, match=r"X must have times or numbers as its index .*, got 'a000': .*to_datetime"):
+        model.fit(table.set_axis([f"a{number:03}" for number in range(160)]), graph=graph)
 
 
 def test_rounded_times_have_equal_steps():

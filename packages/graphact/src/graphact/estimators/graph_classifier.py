@@ -6,12 +6,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import Array, as_array, as_float32, as_graph, edges_of, is_one
+from graphact.estimators.graph_estimator import BackboneEstimator
+from graphact.estimators.inputs import Array, as_array, as_float32, as_graph, edges_of, encode_classes, is_one, score_of
 from graphact.graph import Graph
 
 
@@ -30,7 +29,7 @@ class Pooled(nn.Module):
         return self.readout(torch.cat(pooled, 1))
 
 
-class GraphClassifier(ClassifierMixin, GraphEstimator):
+class GraphClassifier(ClassifierMixin, BackboneEstimator):
     """Classes of whole graphs. Settings are those of :class:`NodeClassifier`; each step uses all graphs.
 
     A network on the nodes, mean and maximum over the nodes of each graph, a linear map. Samples are signals
@@ -96,16 +95,13 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         targets = as_array(y)
         if targets.shape != (int(owner[-1]) + 1,):
             raise ValueError(f"y must have a class for each of the {int(owner[-1]) + 1} graphs, got {targets.shape}")
-        check_classification_targets(targets)
-        self.classes_, labels = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
+        self.classes_, labels = encode_classes(targets)
         self.n_features_in_, target = x.size(1), torch.from_numpy(labels).to(x.device)
 
         def loss(model: nn.Module, samples: Array) -> Tensor:
             return F.cross_entropy(model(x, graph, owner, len(target))[samples], target[samples])
 
-        self._train(*self._sizes(), loss, np.arange(len(target)))
+        self._train(loss, np.arange(len(target)))
         return self
 
     def predict_proba(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
@@ -114,14 +110,12 @@ class GraphClassifier(ClassifierMixin, GraphEstimator):
         x, graph, owner = self._join(X, graphs)
         if x.size(1) != self.n_features_in_:
             raise ValueError(f"X must have {self.n_features_in_} features, got {x.size(1)}")
-        found: Array = self._answers(x, graph, owner, int(owner[-1]) + 1).double().softmax(-1).numpy()
-        return found
+        return np.asarray(self._answers(x, graph, owner, int(owner[-1]) + 1).double().softmax(-1))
 
     def predict(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
         """The most probable class of each graph."""
-        best: Array = self.classes_[self.predict_proba(X, graphs=graphs).argmax(1)]
-        return best
+        return np.asarray(self.classes_[self.predict_proba(X, graphs=graphs).argmax(1)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graphs: Any = None) -> float:  # noqa: N803
         """The share of graphs whose class is right."""
-        return float(np.average(self.predict(X, graphs=graphs) == as_array(y), weights=sample_weight))
+        return score_of(self, as_array(y), self.predict(X, graphs=graphs), sample_weight)

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,62 +33,31 @@ DIVERGED = "X and y must hold numbers that float32 can be trained with at this l
 
 
 @check_keywords
+@dataclass(eq=False, repr=False)
 class GraphEstimator(BaseEstimator):
-    """Base of all estimators: settings, training with early stopping, files."""
+    """Base of all estimators: settings of training, early stopping, files."""
 
-    def __init__(
-        self,
-        backbone: Backbone = "gcnn",
-        *,
-        activation: Activation = "max-ga",
-        hidden: Sequence[int] = (16,),
-        order: int = 2,
-        hops: int = 1,
-        normalize: Normalization | None = "symmetric",
-        dropout: float = 0.0,
-        epochs: int = 200,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.0,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 20,
-        device: str | torch.device = "cpu",
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.backbone = backbone
-        self.activation = activation
-        self.hidden = hidden
-        self.order = order
-        self.hops = hops
-        self.normalize = normalize
-        self.dropout = dropout
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    _: KW_ONLY
+    activation: Activation = "max-ga"
+    normalize: Normalization | None = "symmetric"
+    dropout: float = 0.0
+    epochs: int = 200
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    patience: int = 20
+    device: str | torch.device = "cpu"
+    verbose: bool = False
+    random_state: Any = None
 
     def _build(self, in_features: int, out_features: int) -> nn.Module:
         """The network, on its device, in float32."""
-        if callable(self.backbone):
-            return self.backbone(in_features, out_features).to(self.device)
-        features = [in_features, *self._hidden()]
-        options: dict[str, Any] = {"order": self.order, "out_features": out_features, "normalize": self.normalize}
-        if check_choice("backbone", self.backbone, BACKBONES) == "fir":
-            return FIR(features, bias=True, **options).to(self.device)
-        return GCNN(features, activation=self.activation, hops=self.hops, bias=True, **options).to(self.device)
+        raise NotImplementedError
 
-    def _hidden(self) -> Sequence[int]:
-        """The features of each layer, of which there must be one at least."""
-        if np.ndim(self.hidden) != 1 or len(self.hidden) == 0:
-            few = f": write hidden=({self.hidden},)" if isinstance(self.hidden, int) else ", such as (16,)"
-            raise TypeError(f"hidden must list the features of each layer, got {self.hidden!r}{few}")
-        return self.hidden
+    def _sizes(self) -> tuple[int, int]:
+        """Features of inputs and outputs."""
+        raise NotImplementedError
 
     def _graph(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None) -> Any:
         """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""
@@ -99,8 +69,6 @@ class GraphEstimator(BaseEstimator):
 
     def _train(
         self,
-        in_features: int,
-        out_features: int,
         loss: Callable[[nn.Module, Array], Tensor],
         samples: Array,
         *,
@@ -113,22 +81,14 @@ class GraphEstimator(BaseEstimator):
         The parameters with the least loss on these are kept; without early stopping those after the last epoch.
 
         Args:
-            in_features: features of the input.
-            out_features: features of the output.
             loss: the loss to minimize.
             samples: numbers of the samples.
             held_out: numbers of those that are held out; drawn from ``samples`` when left out.
             batch_size: samples in a step; None takes all.
             schedule: of the step size, see :class:`~graphact.training.TrainingSettings`.
         """
-        settings = TrainingSettings(
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            batch_size=batch_size or 1,
-            schedule=schedule,
-        )
+        own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "weight_decay", "patience")}
+        settings = TrainingSettings(batch_size=1 if batch_size is None else batch_size, schedule=schedule, **own)
         random = check_random_state(self.random_state)
         if self.early_stopping and held_out is None:
             count = round(self.validation_fraction * len(samples))
@@ -142,7 +102,7 @@ class GraphEstimator(BaseEstimator):
         held_out = np.array([], dtype=np.int64) if held_out is None else held_out
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
-            self.model_ = self._build(in_features, out_features)
+            self.model_ = self._build(*self._sizes())
             undo = add_dropout(self.model_, self.dropout)
             self.loss_curve_, held_out_losses = list[float](), list[float]()
 
@@ -162,11 +122,13 @@ class GraphEstimator(BaseEstimator):
                     validated = f", held out {held_out_losses[-1]:.4g}" if self.early_stopping else ""
                     print(f"epoch {epoch}/{epochs}: loss {value:.4g}{validated}")  # noqa: T201, asked for
 
-            validate = held_out_loss if self.early_stopping else None
-            if batch_size is None:
-                batch = SingleModel(self.model_, training_loss, validate)
-            else:
-                batch = Minibatches(self.model_, training_loss, validate, len(samples), int(random.randint(2**31)))
+            batch = SingleModel(
+                self.model_,
+                training_loss,
+                held_out_loss if self.early_stopping else None,
+                None if batch_size is None else len(samples),
+                int(random.randint(2**31)),
+            )
             try:
                 selection = train(batch, settings, progress=follow)
             finally:
@@ -203,32 +165,32 @@ class GraphEstimator(BaseEstimator):
         return hasattr(self, "model_")
 
 
-class Minibatches(SingleModel):
-    """One model, each of whose steps uses some of the samples.
+@check_keywords
+@dataclass(eq=False, repr=False)
+class BackboneEstimator(GraphEstimator):
+    """Base of estimators whose user chooses the network."""
 
-    Args:
-        model: the module.
-        loss: the loss of the samples at positions ``(B,)``.
-        validate: as :class:`SingleModel` takes it.
-        num_samples: the number of samples.
-        seed: decides their order.
-    """
+    backbone: Backbone = "gcnn"
+    _: KW_ONLY
+    hidden: Sequence[int] = (16,)
+    order: int = 2
+    hops: int = 1
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Callable[[Tensor], Tensor],
-        validate: Callable[[], Tensor] | None,
-        num_samples: int,
-        seed: int,
-    ) -> None:
-        super().__init__(model, lambda: loss(torch.arange(num_samples)), validate)
-        self.num_samples, self.seeds, self.loss_at = num_samples, torch.tensor([seed]), loss
+    def _build(self, in_features: int, out_features: int) -> nn.Module:
+        if callable(self.backbone):
+            return self.backbone(in_features, out_features).to(self.device)
+        options: dict[str, Any] = {"order": self.order, "out_features": out_features, "normalize": self.normalize}
+        if check_choice("backbone", self.backbone, BACKBONES) == "gcnn":
+            options |= {"activation": self.activation, "hops": self.hops}
+        kind = GCNN if self.backbone == "gcnn" else FIR
+        return kind([in_features, *self._hidden()], bias=True, **options).to(self.device)
 
-    def backward(self, positions: Tensor) -> Tensor:
-        loss = self.loss_at(positions[0])
-        loss.backward()
-        return loss.detach().view(1)
+    def _hidden(self) -> Sequence[int]:
+        """The features of each layer, of which there must be one at least."""
+        if np.ndim(self.hidden) != 1 or len(self.hidden) == 0:
+            few = f": write hidden=({self.hidden},)" if isinstance(self.hidden, int) else ", such as (16,)"
+            raise TypeError(f"hidden must list the features of each layer, got {self.hidden!r}{few}")
+        return self.hidden
 
 
 def add_dropout(model: nn.Module, share: float) -> Callable[[], None]:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from graphact.graph import Graph
@@ -17,7 +19,10 @@ LEAVE_OUT = "name the nodes whose target is known: nodes=..."
 
 
 def as_array(value: Any) -> Array:
-    """An array of what may be a tensor on any device."""
+    """An array of what may be a tensor on any device; what is masked is missing."""
+    if isinstance(value, np.ma.MaskedArray):
+        kind, missing = (np.float64, np.nan) if value.dtype.kind in "biuf" else (object, None)
+        return np.asarray(np.ma.filled(value.astype(kind), missing))
     if not isinstance(value, Tensor):
         return np.asarray(value)
     value = value.detach().cpu()
@@ -46,9 +51,25 @@ def check_finite(name: str, values: Array, advice: str = IMPUTE) -> Array:
     return values
 
 
+def encode_classes(targets: Array) -> tuple[Array, Array]:
+    """Return the classes among some targets, and the number of the class of each."""
+    check_classification_targets(targets)
+    classes, labels = np.unique(targets, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got one class: {classes}")
+    return classes, labels
+
+
+def score_of(estimator: Any, targets: Any, answers: Array, weight: Any = None) -> float:
+    """Return the share of right classes of a classifier, or the coefficient of determination, R²."""
+    from sklearn.metrics import accuracy_score, r2_score
+
+    return float((accuracy_score if is_classifier(estimator) else r2_score)(targets, answers, sample_weight=weight))
+
+
 def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
     """A graph or a tensor, of what may be a list, a matrix of SciPy or NumPy, or a graph of NetworkX or PyG."""
-    if hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
+    if graph is None or hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
         return graph
     if hasattr(graph, "tocoo"):
         return Graph.from_scipy(graph)
@@ -58,18 +79,30 @@ def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
     array = graph if isinstance(graph, Tensor) else np.asarray(graph)
     if not isinstance(array, Tensor) and array.dtype.kind not in "biuf":
         raise TypeError(f"graph must be a Graph, an edge_index or a sparse matrix, got {type(graph).__name__}")
-    tensor = torch.as_tensor(array)
+    tensor = array if isinstance(array, Tensor) else torch.tensor(array)
     is_matrix = tensor.layout == torch.strided and tensor.dim() == 2 and tensor.size(0) == tensor.size(1)
     is_matrix = is_matrix and (tensor.size(0) != 2 or tensor.is_floating_point())  # two edges, where these are numbers
+    if tensor.layout == torch.strided and tensor.is_floating_point() and not is_matrix:
+        raise TypeError(
+            f"graph must be a square matrix or an edge_index of integers, got numbers of the shape "
+            f"{tuple(tensor.shape)}; of places, graphact.Graph.nearest_neighbors(places, k=5) makes a graph"
+        )
     return Graph.from_dense(tensor) if is_matrix else tensor
 
 
-def nodes_at_least(graph: Any) -> int:
-    """Count the nodes of a graph, or those that an edge_index names."""
-    if isinstance(graph, Tensor):
-        is_list = graph.layout == torch.strided
-        return (int(graph.max()) + 1 if graph.numel() else 0) if is_list else graph.size(0)
-    return int(graph.sparse_size(0) if hasattr(graph, "sparse_sizes") else graph.num_nodes)
+def check_nodes(graph: Any, count: int, item: str, advice: str = "") -> None:
+    """Raise unless a graph has as many nodes as X has rows or columns; an edge_index may name fewer."""
+    if graph is None:
+        return
+    is_list = isinstance(graph, Tensor) and graph.layout == torch.strided
+    if is_list:
+        nodes = int(graph.max()) + 1 if graph.numel() else 0
+    elif isinstance(graph, Tensor):
+        nodes = graph.size(0)
+    else:
+        nodes = graph.sparse_size(0) if hasattr(graph, "sparse_sizes") else graph.num_nodes
+    if count < nodes or (count > nodes and not is_list):
+        raise ValueError(f"X must have a {item} for each of the {nodes} nodes of graph, got {count}{advice}")
 
 
 def edges_of(data: Any) -> tuple[Any, Tensor | None]:

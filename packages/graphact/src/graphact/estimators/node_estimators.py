@@ -9,21 +9,30 @@ import torch
 import torch.nn.functional as F
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import LEAVE_OUT, Array, as_array, as_float32, as_graph, check_finite, nodes_at_least
+from graphact.estimators.graph_estimator import BackboneEstimator
+from graphact.estimators.inputs import (
+    LEAVE_OUT,
+    Array,
+    as_array,
+    as_float32,
+    as_graph,
+    check_finite,
+    check_nodes,
+    encode_classes,
+    score_of,
+)
 
 MISSING = "graph is missing, and every node is on its own; give graph=..."
 
 
-class NodeEstimator(GraphEstimator):
+class NodeEstimator(BackboneEstimator):
     """Base of estimators whose samples are the nodes of one graph."""
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
-        x = as_array(X) if isinstance(X, Tensor) else X
+        x = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
         values = validate_data(self, x, dtype=np.float32, reset=reset, ensure_all_finite=False)
         return torch.from_numpy(np.ascontiguousarray(check_finite("X", values))).to(self.device)
 
@@ -63,9 +72,7 @@ class NodeEstimator(GraphEstimator):
             warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=3)
         return x, self._graph_of_all(x, graph), chosen, self._targets(y, chosen, x.size(0))
 
-    def _learn(
-        self, x: Tensor, graph: Any, chosen: Array, targets: Array, out_features: int, loss_of: Callable[..., Tensor]
-    ) -> Self:
+    def _learn(self, x: Tensor, graph: Any, chosen: Array, targets: Array, loss_of: Callable[..., Tensor]) -> Self:
         """Train with a loss of the outputs and the targets at the chosen nodes."""
         known = torch.from_numpy(targets).to(x.device)
         target = known.new_zeros(x.size(0), *known.shape[1:])
@@ -74,19 +81,20 @@ class NodeEstimator(GraphEstimator):
         def loss(model: nn.Module, samples: Array) -> Tensor:
             return loss_of(model(x, graph)[samples], target[samples])
 
-        self._train(x.size(1), out_features, loss, chosen)
+        self._train(loss, chosen)
         return self
 
     def _graph_of_all(self, x: Tensor, graph: Any) -> Any:
         """The graph of a call, which must have a node for each row."""
-        graph = None if graph is None else as_graph(graph, self.normalize)
-        rows, is_list = x.size(0), isinstance(graph, Tensor) and graph.layout == torch.strided
-        if graph is not None and (rows < nodes_at_least(graph) if is_list else rows != nodes_at_least(graph)):
-            raise ValueError(
-                f"X must have a row for each of the {nodes_at_least(graph)} nodes of graph, got {rows}; to learn from "
-                "some of them, as scikit-learn does in folds, name them: nodes=..., or graphact.estimators.OnNodes"
-            )
+        graph = as_graph(graph, self.normalize)
+        way_out = "name them: nodes=..., or graphact.estimators.OnNodes"
+        check_nodes(graph, x.size(0), "row", f"; to learn from some of them, as scikit-learn does in folds, {way_out}")
         return self._graph(x, graph)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
+        """The share of nodes whose class is right or, of numbers, R²; ``y`` as in :meth:`fit`."""
+        found = self.predict(X, graph=graph, nodes=nodes)
+        return score_of(self, self._targets(y, self._nodes(nodes, len(X)), len(X)), found, sample_weight)
 
     def _outputs(self, X: Any, graph: Any, nodes: Any) -> Array:  # noqa: N803
         check_is_fitted(self)
@@ -156,32 +164,22 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
         assert_all_finite(targets, input_name="y")
-        check_classification_targets(targets)
-        self.classes_, labels = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
-        return self._learn(x, ready, chosen, labels, len(self.classes_), F.cross_entropy)
+        self.classes_, labels = encode_classes(targets)
+        return self._learn(x, ready, chosen, labels, F.cross_entropy)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, len(self.classes_)
 
     def predict_proba(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(nodes, classes)``."""
-        scores = torch.from_numpy(self._outputs(X, graph, nodes)).double()
-        found: Array = scores.softmax(-1).numpy()
-        return found
+        return np.asarray(torch.from_numpy(self._outputs(X, graph, nodes)).double().softmax(-1))
 
     def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """The most probable class of each node."""
         best = self._outputs(X, graph, nodes).argmax(1)  # refuses one that was not fitted, which has no classes
-        found: Array = self.classes_[best]
-        return found
+        return np.asarray(self.classes_[best])
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
-        """The share of nodes whose class is right; ``y`` as in :meth:`fit`."""
-        found = self.predict(X, graph=graph, nodes=nodes)
-        targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
-        return float(np.average(found == targets, weights=sample_weight))
+    score = NodeEstimator.score
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
@@ -202,8 +200,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         numbers_ = as_float32("y", targets, LEAVE_OUT)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
-        columns = numbers_.reshape(len(numbers_), -1)
-        return self._learn(x, ready, chosen, columns, columns.shape[1], F.mse_loss)
+        return self._learn(x, ready, chosen, numbers_.reshape(len(numbers_), -1), F.mse_loss)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, max(self.n_outputs_, 1)
@@ -218,10 +215,4 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         found = self._outputs(X, graph, nodes).astype(np.float64)
         return found if self.n_outputs_ else found[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
-        """The coefficient of determination, R²; ``y`` as in :meth:`fit`."""
-        from sklearn.metrics import r2_score
-
-        found = self.predict(X, graph=graph, nodes=nodes)
-        targets = self._targets(y, self._nodes(nodes, len(X)), len(X))
-        return float(r2_score(targets, found, sample_weight=sample_weight))
+    score = NodeEstimator.score

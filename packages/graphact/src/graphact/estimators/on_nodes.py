@@ -3,12 +3,12 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from graphact.estimators.inputs import Array, as_array
+from graphact.estimators.inputs import Array, as_array, score_of
 
 
 class OnNodes(BaseEstimator):
@@ -88,7 +88,4 @@ class OnNodes(BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """The share of nodes whose class is right, or R²."""
-        from sklearn.metrics import accuracy_score, r2_score
-
-        figure = accuracy_score if is_classifier(self.estimator) else r2_score
-        return float(figure(as_array(y), self.predict(X), sample_weight=sample_weight))
+        return score_of(self.estimator, as_array(y), self.predict(X), sample_weight)

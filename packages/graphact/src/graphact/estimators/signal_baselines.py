@@ -1,9 +1,11 @@
 """Baselines of a signal estimator: simple rules and least squares, for the same readings."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.linear_model import Ridge
 from sklearn.utils.validation import check_is_fitted
 
 from graphact.estimators.inputs import Array
@@ -60,15 +62,13 @@ def compare_baselines(
     ready = model._fitted_graph(graph, x.shape[1])
     average = float(np.nanmean(fit_x))
     newest = np.where(np.isfinite(x), x, average)
-    edges, around = ready.to_dense().cpu().numpy() != 0, list[Array]()
-    reached = reachable(edges, model.rounds)
-    for node, row in enumerate(edges):
-        row[node] = False
-        around.append(np.flatnonzero(row))
+    edges = ready.to_dense().cpu().numpy() != 0
+    reached = np.linalg.matrix_power((edges | np.eye(len(edges), dtype=bool)).astype(float), model.rounds) > 0
+    np.fill_diagonal(edges, False)
     found = {
         "reading as it is": newest,
-        "neighbours' mean": over_neighbors(np.nanmean, x, around, average),
-        "neighbours' median": over_neighbors(np.nanmedian, x, around, average),
+        "neighbours' mean": over_neighbors(np.nanmean, x, edges, average),
+        "neighbours' median": over_neighbors(np.nanmedian, x, edges, average),
         "each node alone": least_squares(model, fit_x, fit_y, x, np.eye(len(edges), dtype=bool)),
         "linear least squares": least_squares(model, fit_x, fit_y, x, reached),
         "network": model._outputs_of(x[..., np.newaxis], ready)[..., 0],
@@ -84,23 +84,12 @@ def spoil(model: SignalRegressor, readings: Any, y: Any, seed: int) -> tuple[Arr
     return inputs, targets, known
 
 
-def over_neighbors(function: Any, x: Array, around: list[Array], otherwise: float) -> Array:
+def over_neighbors(function: Any, x: Array, edges: Array, otherwise: float) -> Array:
     """Return a function of the present readings of the neighbours; a number where there are none."""
-    out = np.full(x.shape, otherwise)
-    for node, others in enumerate(around):
-        has_any = np.isfinite(x[:, others]).any(1)
-        if has_any.any():
-            out[has_any, node] = function(x[np.ix_(has_any, others)], axis=1)
-    return out
-
-
-def reachable(edges: Array, rounds: int) -> Array:
-    """Return which nodes ``(N, N)`` some rounds over the edges ``(N, N)`` reach."""
-    reached = np.eye(len(edges), dtype=bool)
-    step = edges | reached
-    for _ in range(rounds):
-        reached = step.astype(int) @ reached > 0
-    return np.asarray(reached)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of neighbours without a reading
+        found = np.stack([function(x[:, row], axis=1) for row in edges], axis=1)
+    return np.where(np.isnan(found), otherwise, found)
 
 
 def least_squares(model: SignalRegressor, fit_x: Array, fit_y: Array, x: Array, reached: Array) -> Array:
@@ -119,8 +108,5 @@ def least_squares(model: SignalRegressor, fit_x: Array, fit_y: Array, x: Array, 
             out[:, node] = np.nanmean(fit_y)
             continue
         a, b = (part[:, others].reshape(len(part), -1) for part in (learn[known], answer))
-        a, b = (np.concatenate([part, np.ones((len(part), 1))], axis=1) for part in (a, b))
-        normal = a.T @ a + RIDGE * len(a) * np.eye(a.shape[1])
-        normal[-1, -1] -= RIDGE * len(a)  # not of the constant
-        out[:, node] = b @ np.linalg.solve(normal, a.T @ (fit_y[known, node]))
+        out[:, node] = Ridge(RIDGE * len(a)).fit(a, fit_y[known, node]).predict(b)
     return out

@@ -3,24 +3,26 @@
 import copy
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_probability
 from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import Array, as_array, as_graph, nodes_at_least
+from graphact.estimators.inputs import Array, as_array, as_graph, check_nodes, encode_classes, score_of
 from graphact.estimators.node_estimators import MISSING
 from graphact.estimators.signal_inputs import (
+    MIN_TIMES,
     MISSING_POLICIES,
     Scale,
+    check_columns,
     check_readings,
     check_same_labels,
     check_times,
@@ -29,11 +31,11 @@ from graphact.estimators.signal_inputs import (
     fit_scale,
     known_labels,
     names_of_columns,
-    silent_or_stuck,
+    report_columns,
     windows,
 )
 from graphact.functional.adaptive_filter import BankFunction, check_functions
-from graphact.graph.normalize import Normalization
+from graphact.graph.advice import is_networkx
 from graphact.nn import GCNN, ScaledNetwork
 from graphact.nn.lookup import Activation
 
@@ -41,91 +43,41 @@ TASKS = ("denoise", "impute", "forecast")
 SCALINGS = ("global", "node")
 HELD_OUT_SEED = 0  # of the corruption of held-out readings, the same in every epoch
 TIMES_AT_ONCE = 1024
-MIN_TIMES = 2
-CORRUPTION: dict[str | None, tuple[float, float, float]] = {
-    "denoise": (0.5, 0.05, 0.05),
-    "impute": (0.0, 0.0, 0.2),
-    "forecast": (0.0, 0.0, 0.0),
-    None: (0.0, 0.0, 0.0),
-}
-"""Noise, outliers and hidden readings that a task is trained with, where they are None."""
+CORRUPTION = {"denoise": (0.5, 0.05, 0.05), "impute": (0.0, 0.0, 0.2)}
+"""Noise, outliers and hidden readings that a task is trained with, where they are None; 0 in other tasks."""
 
 
 @check_keywords
+@dataclass(eq=False, repr=False)
 class SignalEstimator(GraphEstimator):
     """Base of estimators whose samples are times, at each of which every node of one graph has a reading."""
 
-    def __init__(
-        self,
-        rounds: int = 2,
-        *,
-        task: Literal["denoise", "impute", "forecast"] | None = None,
-        horizon: int = 1,
-        window: int = 1,
-        target_node: int | str | None = None,
-        missing: Literal["mask", "refuse"] = "mask",
-        scaling: Literal["global", "node"] = "global",
-        noise: float | None = None,
-        outliers: float | None = None,
-        hide: float | None = None,
-        width: int = 16,
-        bank: Literal["linear", "adaptive"] = "adaptive",
-        ops: Sequence[BankFunction] = ("median",),
-        activation: Activation = "gelu",
-        normalize: Normalization | None = "symmetric",
-        dropout: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 32,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.0,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.15,
-        patience: int = 20,
-        device: str | torch.device = "cpu",
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.rounds = rounds
-        self.task = task
-        self.horizon = horizon
-        self.window = window
-        self.target_node = target_node
-        self.missing = missing
-        self.scaling = scaling
-        self.noise = noise
-        self.outliers = outliers
-        self.hide = hide
-        self.width = width
-        self.bank = bank
-        self.ops = ops
-        self.activation = activation
-        self.normalize = normalize
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+    rounds: int = 2
+    _: KW_ONLY
+    task: Literal["denoise", "impute", "forecast"] | None = None
+    horizon: int = 1
+    window: int = 1
+    target_node: int | str | None = None
+    missing: Literal["mask", "refuse"] = "mask"
+    scaling: Literal["global", "node"] = "global"
+    noise: float | None = None
+    outliers: float | None = None
+    hide: float | None = None
+    width: int = 16
+    bank: Literal["linear", "adaptive"] = "adaptive"
+    ops: Sequence[BankFunction] = ("median",)
+    activation: Activation = "gelu"
+    epochs: int = 100
+    batch_size: int = 32
+    early_stopping: bool = True
+    validation_fraction: float = 0.15
 
     # The network
 
     def _build(self, in_features: int, out_features: int) -> nn.Module:
-        """The network with its scaling, for readings of ``in_features`` features."""
+        """The network with its scaling: as many layers of order 1 as the rounds pay for."""
         mask = check_choice("missing", self.missing, MISSING_POLICIES) == "mask"
-        inputs = self.window * in_features * (2 if mask else 1)
         nodes = list(self.nodes_) if check_choice("scaling", self.scaling, SCALINGS) == "node" else None
-        options: dict[str, Any] = {"window": self.window, "mask": mask, "nodes": nodes}
-        scaled = None if isinstance(self, ClassifierMixin) else out_features
-        network = self._network(inputs, out_features)
-        return ScaledNetwork(network, in_features, out_features=scaled, **options).to(self.device)
-
-    def _network(self, in_features: int, out_features: int) -> GCNN:
-        """As many layers of order 1 as the rounds pay for."""
         rounds, width = (check_integer(name, getattr(self, name), minimum=1) for name in ("rounds", "width"))
         options: dict[str, Any] = {"order": 1, "activation": self.activation, "bank": self.bank}
         options |= {"bias": True, "residual": True, "normalize": self.normalize}
@@ -135,7 +87,11 @@ class SignalEstimator(GraphEstimator):
             raise ValueError(
                 f"rounds must be a multiple of {cost}, those of a layer with {self.activation!r}, got {rounds}"
             )
-        return GCNN([in_features, *[width] * (rounds // cost)], out_features=out_features, **options)
+        features = [self.window * in_features * (2 if mask else 1), *[width] * (rounds // cost)]
+        network = GCNN(features, out_features=out_features, **options)
+        scaled = None if isinstance(self, ClassifierMixin) else out_features
+        options = {"out_features": scaled, "window": self.window, "mask": mask, "nodes": nodes}
+        return ScaledNetwork(network, in_features, **options).to(self.device)
 
     def _describe(self) -> dict[str, Any]:
         """The entries of a model file, so that agents read the file of the estimator."""
@@ -149,13 +105,17 @@ class SignalEstimator(GraphEstimator):
     def _readings(self, X: Any, *, reset: bool) -> Array:  # noqa: N803
         """Readings ``(T, N, F)`` in float64."""
         ahead = self.task == "forecast"
+        check_columns("X", X)
         check_times("X", X, equal_steps=ahead or self.window > 1)
         policy = check_choice("missing", self.missing, MISSING_POLICIES)
         options: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_finite": False}
         options["ensure_min_samples"] = MIN_TIMES if reset else 1
-        given = as_array(X) if isinstance(X, Tensor) else X
-        if len(shape := as_array(X).shape) == 1:
+        given = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
+        if (array := as_array(X)).ndim == 1:
+            shape = array.shape
             raise ValueError(f"X must have the shape (times, nodes), got {shape}. Reshape your data: X.reshape(-1, 1)")
+        if array.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: X must hold real numbers, got {array.dtype}")
         values = validate_data(self, given, reset=reset, **options)
         values = np.ascontiguousarray(check_readings("X", values, policy))
         names, numbers = names_of_columns(X, values.shape[1]), names_of_columns(None, values.shape[1])
@@ -174,12 +134,15 @@ class SignalEstimator(GraphEstimator):
 
     def _graph_of_nodes(self, graph: Any, num_nodes: int) -> Any:
         """The graph of a call, which must have the nodes of the readings."""
-        graph = None if graph is None else as_graph(graph, self.normalize)
-        if graph is not None and hasattr(graph, "num_nodes") and nodes_at_least(graph) != num_nodes:
+        names = [str(node) for node in graph.nodes] if is_networkx(graph) else self.nodes_
+        if names != self.nodes_ and sorted(names) == sorted(self.nodes_):
+            found, wanted = next(pair for pair in zip(names, self.nodes_, strict=True) if pair[0] != pair[1])
             raise ValueError(
-                f"X must have a column for each of the {nodes_at_least(graph)} nodes of graph, in their order, got "
-                f"{num_nodes}"
+                f"graph must list its nodes in the order of the columns of X, got {found!r} for {wanted!r}: add them "
+                "in this order before the edges, graph.add_nodes_from(...)"
             )
+        graph = as_graph(graph, self.normalize)
+        check_nodes(graph, num_nodes, "column", "; columns are in the order of the nodes")
         return self._graph(torch.zeros(num_nodes, 1), graph).to(self.device)
 
     def _check_settings(self) -> None:
@@ -202,10 +165,8 @@ class SignalEstimator(GraphEstimator):
 
     def _corruption(self) -> tuple[float, float, float]:
         """Shares of noise, outliers and hidden readings in training."""
-        given = (self.noise, self.outliers, self.hide)
-        noise, outliers, hide = (
-            default if value is None else value for value, default in zip(given, CORRUPTION[self.task], strict=True)
-        )
+        given = zip((self.noise, self.outliers, self.hide), CORRUPTION.get(str(self.task), (0.0,) * 3), strict=True)
+        noise, outliers, hide = (default if value is None else value for value, default in given)
         if not 0 <= check_number("noise", noise) < np.inf:
             raise ValueError(f"noise must be a number of standard deviations, at least 0, got {noise}")
         if self.missing == "refuse":
@@ -256,34 +217,23 @@ class SignalEstimator(GraphEstimator):
         self.target_node_ = None if self.target_node is None else find_node(self.target_node, self.nodes_)
         train, held_out = self._split(len(readings))
         last = int(train[-1]) + 1
-        self._report_columns(readings[:last])
+        report_columns("X", readings[:last], self.nodes_, self.scaling == "node")
         scale = fit_scale("X", readings[:last], self.scaling == "node")
         scaled = scale.apply(readings).to(self.device)
         targets, loss_of, out_scale = self._prepare_targets(readings, y, last)
-        generator, corruption = torch.Generator(), self._corruption()
-        held_out_inputs: list[Tensor] = []
+        corruption = self._corruption()
 
-        def inputs_at(times: Array, generator: torch.Generator | None) -> Tensor:
-            x = corrupt(windows(scaled, times, self.window), *corruption, generator)
-            if self.missing == "refuse":
-                return x
-            return torch.cat([x.nan_to_num(0.0), (~x.isnan()).to(x.dtype)], dim=-1)
+        def inputs_at(times: Array, generator: torch.Generator | None = None) -> Tensor:
+            return corrupt(windows(scaled, times, self.window), *corruption, generator)
 
-        def loss(model: nn.Module, times: Array) -> Tensor:
-            assert isinstance(model, ScaledNetwork)
-            if model.training:
-                x = inputs_at(times, None)
-            else:
-                if not held_out_inputs:
-                    held_out_inputs.append(inputs_at(times, generator.manual_seed(HELD_OUT_SEED)))
-                (x,) = held_out_inputs
-            outputs = model.network(x, self.graph_)
+        held_out_inputs = inputs_at(held_out, torch.Generator().manual_seed(HELD_OUT_SEED))
+
+        def loss(model: nn.Module, times: Array) -> Tensor:  # the model scales nothing yet
+            outputs = model(inputs_at(times) if model.training else held_out_inputs, self.graph_)
             outputs = outputs if self.target_node_ is None else outputs[:, self.target_node_]
             return loss_of(outputs, targets[torch.as_tensor(times)])
 
-        inputs, outputs = self._sizes()
-        size = check_integer("batch_size", self.batch_size, minimum=1)
-        self._train(inputs, outputs, loss, train, held_out=held_out, batch_size=size, schedule="cosine")
+        self._train(loss, train, held_out=held_out, batch_size=self.batch_size, schedule="cosine")
         assert isinstance(self.model_, ScaledNetwork)
         self.model_.input.set(*scale)
         if self.model_.output is not None:
@@ -293,21 +243,6 @@ class SignalEstimator(GraphEstimator):
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:
         """Targets of all times, the loss of outputs, and the scale of outputs; ``last`` ends the training part."""
         raise NotImplementedError
-
-    def _report_columns(self, readings: Array) -> None:
-        """Warn of sensors without a reading and of those that never change; refuse them where each has a scale."""
-        silent, stuck = silent_or_stuck(readings, self.nodes_)
-        for names, what in ((silent, "has no reading"), (stuck, "always reads the same")):
-            if not names:
-                continue
-            listed = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
-            found = f"X: {listed} {what} in the training part"
-            if self.scaling == "node":
-                raise ValueError(
-                    f"{found}, and scaling='node' needs readings that vary: leave it out, or scaling='global'"
-                )
-            if len(readings) > MIN_TIMES:
-                warnings.warn(f"{found}; is the sensor broken?", stacklevel=5)
 
     # Answers
 
@@ -327,12 +262,11 @@ class SignalEstimator(GraphEstimator):
         return np.asarray((scaled * std + mean).numpy())
 
     def _outputs(self, X: Any, graph: Any) -> Array:  # noqa: N803
-        """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node."""
         check_is_fitted(self)
         return self._outputs_of(self._readings(X, reset=False), graph)
 
     def _outputs_of(self, readings: Array, graph: Any) -> Array:
-        """The same for readings ``(T, N, F)``."""
+        """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node, for readings ``(T, N, F)``."""
         ready = self._fitted_graph(graph, readings.shape[1])
         x, times = torch.tensor(readings, device=self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
         model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
@@ -342,13 +276,36 @@ class SignalEstimator(GraphEstimator):
         return outputs if self.target_node_ is None else outputs[:, self.target_node_]
 
     def _fitted_graph(self, graph: Any, num_nodes: int) -> Any:
-        if graph is not None:
-            return self._graph_of_nodes(graph, num_nodes)
-        if hasattr(self, "graph_"):
+        if graph is None and hasattr(self, "graph_"):
             return self.graph_
-        if self.has_graph_:
+        if graph is None and self.has_graph_:
             raise ValueError("graph must be given: the file of an estimator holds no graph")
-        return self._graph_of_nodes(None, num_nodes)
+        return self._graph_of_nodes(graph, num_nodes)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
+        """The share of known classes that are right or, of numbers, the coefficient of determination, R², over all.
+
+        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`); those
+        of an imputer count where they were hidden.
+        """
+        check_is_fitted(self)
+        inputs, targets, known = self._scored(self._readings(X, reset=False), y)
+        check_same_labels(X, y)
+        found = self._decide(self._outputs_of(inputs, graph))
+        weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
+        if weight.shape != (len(found),):
+            raise ValueError(f"sample_weight must have the shape ({len(found)},), got {weight.shape}")
+        if not known.any():
+            raise ValueError(f"y must hold a {'class' if is_classifier(self) else 'number'} to score, got none")
+        return score_of(self, targets[known], found[known], weight[np.nonzero(known)[0]])
+
+    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
+        """The inputs and targets that an error is computed of, and where the targets count."""
+        raise NotImplementedError
+
+    def _decide(self, outputs: Array) -> Array:
+        """The answers of some outputs."""
+        return outputs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -476,7 +433,6 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         return values[..., np.newaxis] if values.ndim == 2 else values
 
     def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
-        """The inputs and targets that an error is computed of, and where the targets count."""
         if y is None and self.task is None:
             raise ValueError("y must be given to an estimator without task=, got None")
         inputs, targets = self._corrupt(readings, seed) if y is None else readings, self._targets(readings, y)
@@ -497,23 +453,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         found = self._outputs(X, graph)
         return found if self.n_outputs_ > 1 or getattr(self, "has_outputs_", False) else found[..., 0]
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
-        """The coefficient of determination, R², over all known targets.
-
-        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`); those
-        of an imputer count where they were hidden.
-        """
-        check_is_fitted(self)
-        readings = self._readings(X, reset=False)
-        inputs, targets, known = self._scored(readings, y)
-        check_same_labels(X, y)
-        found = self._outputs_of(inputs, graph)
-        weight = weights_of(sample_weight, found)
-        if not known.any():
-            raise ValueError("y must hold a number to score, got none")
-        weight, errors = weight[known], (found - targets)[known]
-        apart = targets[known] - np.average(targets[known], weights=weight)
-        return float(1 - (weight * errors**2).sum() / max((weight * apart**2).sum(), np.finfo(float).tiny))
+    score = SignalEstimator.score
 
 
 class SignalClassifier(ClassifierMixin, SignalEstimator):
@@ -560,12 +500,8 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
 
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:  # noqa: ARG002
         labels, known = self._labels(readings, y)
-        check_classification_targets(labels[known])
-        self.classes_ = np.unique(labels[known])
-        if len(self.classes_) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {self.classes_}")
         numbers = np.full(labels.shape, -1)
-        numbers[known] = np.searchsorted(self.classes_, labels[known])
+        self.classes_, numbers[known] = encode_classes(labels[known])
         targets = torch.from_numpy(numbers).to(self.device)
 
         def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
@@ -579,32 +515,19 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(T, N, classes)``, or ``(T, classes)`` at the target node."""
-        found: Array = torch.from_numpy(self._outputs(X, graph)).double().softmax(-1).numpy()
-        return found
+        return np.asarray(torch.from_numpy(self._outputs(X, graph)).softmax(-1))
 
     def predict(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
         """The most probable class at each time, ``(T, N)``, or ``(T,)`` at the target node."""
-        best = self._outputs(X, graph).argmax(-1)
-        found: Array = self.classes_[best]
-        return found
+        return self._decide(self._outputs(X, graph))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
-        """The share of known classes that are right."""
-        found = self.predict(X, graph=graph)
-        labels, known = self._labels(self._readings(X, reset=False), y)
-        check_same_labels(X, y)
-        weight = weights_of(sample_weight, found)
-        if not known.any():
-            raise ValueError("y must hold a class to score, got none")
-        return float(np.average((found == labels)[known], weights=weight[known]))
+    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:  # noqa: ARG002
+        return readings, *self._labels(readings, y)
 
+    def _decide(self, outputs: Array) -> Array:
+        return np.asarray(self.classes_[outputs.argmax(-1)])
 
-def weights_of(sample_weight: Any, answers: Array) -> Array:
-    """Return the weight of each answer ``(T, ...)``, from one for each time."""
-    weight = np.ones(len(answers)) if sample_weight is None else as_array(sample_weight)
-    if weight.shape != (len(answers),):
-        raise ValueError(f"sample_weight must have the shape ({len(answers)},), got {weight.shape}")
-    return np.broadcast_to(weight.reshape(-1, *[1] * (answers.ndim - 1)), answers.shape)
+    score = SignalEstimator.score
 
 
 def check_target_shape(values: Array, readings: Array, target_node: int | None, *, classes: bool = False) -> None:

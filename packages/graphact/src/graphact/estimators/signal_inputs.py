@@ -1,6 +1,7 @@
 """Readings of sensors as arrays ``(T, N, F)``: what is accepted, and what is refused with one line."""
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from graphact._checks import check_integer
 from graphact.estimators.inputs import Array, as_array
 
+MIN_TIMES = 2
 MISSING_POLICIES = ("mask", "refuse")
 MAX_ROUNDING = 0.1  # standard deviations by which the mean of readings may be rounded in float32
 
@@ -26,8 +28,16 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
         steps = itertools.pairwise(index)
         before, after = next((a, b) for a, b in steps if not a < b)
         raise ValueError(f"{name} must be sorted by time, got {after} after {before}: call {name}.sort_index()")
-    if equal_steps and index.dtype.kind in "iufM":
-        steps = np.diff(index.to_numpy())
+    if equal_steps:
+        if index.dtype.kind not in "iuf" and not hasattr(index, "asi8"):  # text, or objects
+            try:
+                index = index.astype("datetime64[ns]")
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{name} must have times or numbers as its index for a window or a forecast, got {index[0]!r}: "
+                    f"{name}.index = pandas.to_datetime({name}.index) reads times"
+                ) from None
+        steps = np.diff(getattr(index, "asi8", index))
         differs = steps != steps[0]
         if index.dtype.kind == "f":  # times such as 0.1, 0.2, 0.3, which are rounded
             rounding = 4 * np.finfo(steps.dtype).eps * np.abs(index).max()
@@ -37,6 +47,25 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
             raise ValueError(
                 f"{name} must have equal steps of time for a window or a forecast, got {index[at]} to {index[at + 1]} "
                 f"after a step of {index[1] - index[0]}: {name}.asfreq(...) fills gaps with NaN"
+            )
+
+
+def check_columns(name: str, values: Any) -> None:
+    """Raise unless the columns of a table of pandas have different names and hold numbers."""
+    columns = getattr(values, "columns", None)
+    if columns is None:
+        return
+    if not columns.is_unique:
+        raise ValueError(f"{name} must have one column for each node, got {columns[columns.duplicated()][0]!r} twice")
+    for column, kind in zip(columns, values.dtypes, strict=True):
+        try:
+            is_number = kind.kind not in "mM" and (kind.kind not in "OUS" or values[column].astype(float) is not None)
+        except (TypeError, ValueError):
+            is_number = False
+        if not is_number:
+            raise ValueError(
+                f"{name} must hold numbers, got {values[column].iloc[0]!r:.40} in the column {column!r}: times are the "
+                f"index, {name}.set_index({column!r})"
             )
 
 
@@ -111,16 +140,19 @@ def fit_scale(name: str, values: Array, per_node: bool) -> Scale:
     return Scale(mean, np.where(varies, std, 1.0))
 
 
-def silent_or_stuck(values: Array, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names of the nodes without a reading, and of those whose readings are all the same."""
-    first = values[..., 0]
-    known = np.isfinite(first)
-    silent = np.asarray(~known.any(axis=0))
-    low = np.where(known, first, np.inf).min(0)
-    high = np.where(known, first, -np.inf).max(0)
-    stuck = ~silent & (low == high)
-    chosen = ([name for name, is_in in zip(names, mask, strict=True) if is_in] for mask in (silent, stuck))
-    return next(chosen), next(chosen)
+def report_columns(name: str, values: Array, nodes: Sequence[str], per_node: bool) -> None:
+    """Warn of sensors without a reading and of those that never change; refuse them where each has a scale."""
+    known = np.isfinite(values[..., 0])
+    if not known.any():
+        raise ValueError(f"{name} must hold a reading in the training part, got NaN alone")
+    low, high = np.where(known, values[..., 0], np.inf).min(0), np.where(known, values[..., 0], -np.inf).max(0)
+    for chosen, what in ((low > high, "has no reading"), (low == high, "always reads the same")):
+        names = [node for node, is_one in zip(nodes, chosen, strict=True) if is_one]
+        found = f"{name}: {', '.join(names[:5])}{' and others' * (len(names) > 5)} {what} in the training part"
+        if names and per_node:
+            raise ValueError(f"{found}, and scaling='node' needs readings that vary: leave it out, or scaling='global'")
+        if names and len(values) > MIN_TIMES:
+            warnings.warn(f"{found}; is the sensor broken?", stacklevel=4)
 
 
 def find_node(target_node: int | str, names: Sequence[str]) -> int:

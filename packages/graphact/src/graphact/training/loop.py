@@ -104,26 +104,34 @@ class TaskBatch(ModelBatch):
 
 
 class SingleModel(ModelBatch):
-    """One model, each of whose steps uses all samples; all of its parameters decay alike.
+    """One model; all of its parameters decay alike.
 
     Args:
         model: the module.
-        loss: the loss to minimize.
+        loss: the loss to minimize: ``loss()`` of all samples, or ``loss(positions)`` where ``num_samples`` is given.
         validate: a loss that decides which parameters to keep; None keeps those of the last epoch.
+        num_samples: the number of samples that steps take in turn; None where each step uses all.
+        seed: decides their order.
     """
 
     def __init__(
-        self, model: nn.Module, loss: Callable[[], Tensor], validate: Callable[[], Tensor] | None = None
+        self,
+        model: nn.Module,
+        loss: Callable[..., Tensor],
+        validate: Callable[[], Tensor] | None = None,
+        num_samples: int | None = None,
+        seed: int = 0,
     ) -> None:
         named = trained_parameters(model).items()
-        super().__init__(named, torch.zeros(1, dtype=torch.int64), 1, validate is not None, False)
+        super().__init__(named, torch.tensor([seed]), num_samples or 1, validate is not None, False)
         self.model, self.loss, self.validation_loss, self.without_decay = model, loss, validate, []
+        self.uses_all = num_samples is None
 
     def untrained(self) -> list[Tensor]:
         return list(untrained_tensors(self.model).values())
 
-    def backward(self, positions: Tensor) -> Tensor:  # noqa: ARG002, all of them
-        loss = self.loss()
+    def backward(self, positions: Tensor) -> Tensor:
+        loss = self.loss() if self.uses_all else self.loss(positions[0])
         loss.backward()
         return loss.detach().view(1)
 
