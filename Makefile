@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage house mutation fuzz soak bench release-check clean
@@ -8,7 +9,7 @@ READY := $(VENV)/.ready
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(READY)  ## source localization at four rounds: table, figure, HTML report
+demo: $(INSTALLED)  ## source localization at four rounds: table, figure, HTML report
 	$(BIN)/graphact-lab run rounds --preset quick --device cpu --out out/demo
 
 check: $(READY) lint types imports quick  ## every check and the quick tests: two minutes on two cores
@@ -68,9 +69,14 @@ soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults,
 	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.hostile --datagrams 1000000
 	$(BIN)/python examples/flocking/flock.py --agents 20 --rate 20 --seconds 60 --loss 0.1
 
-$(READY): pyproject.toml requirements-dev.txt constraints.txt packages/graphact/pyproject.toml packages/graphact-agents/pyproject.toml packages/graphact-lab/pyproject.toml
+# what the demo needs: the three packages; $(READY) adds the developers' tools to the same environment
+$(INSTALLED): constraints.txt requirements.txt packages/graphact/pyproject.toml packages/graphact-agents/pyproject.toml packages/graphact-lab/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "graphact needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --requirement requirements.txt
+	@touch $@
+
+$(READY): $(INSTALLED) pyproject.toml requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
 	@touch $@
 

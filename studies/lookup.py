@@ -15,11 +15,15 @@ SOURCES = ("the paper", "the protocol", "a definition", "a quoted run")
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
 LITERAL = {"consensus": "readout-bias"}  # the text's training at every order, where `paper` has two orders
 VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", "undecided", "contradicted", "not run")
-POINTWISE_KINDS = {"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"}
+POINTWISE_KINDS = {
+    **{"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"},
+    **{"leaky-relu": "LeakyReLU", "tanh": "tanh"},
+}
 KINDS = {
     **POINTWISE_KINDS,
     **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
     **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
+    **{"mean-ga": "Mean G.A., a linear control"},
     **{"bank-mean": "adaptive bank (mean, a linear control)"},
     **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
     **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
@@ -58,7 +62,8 @@ class Lookup:
     @cached_property
     def tables(self):
         """Every table by its name."""
-        return {file.stem: read_table(file) for file in sorted(self.folder.glob("*.csv"))}
+        optional = {"rounds-tasks": []}  # which rows may not fill yet
+        return optional | {file.stem: read_table(file) for file in sorted(self.folder.glob("*.csv"))}
 
     @staticmethod
     def stated(text, source):
@@ -332,17 +337,28 @@ class Lookup:
             body.append([words, *(f"{line['mean']:.1f}" for line in lines), gain])
         return body
 
-    def rounds_table(self):
-        """Return quality against rounds: a line for each kind, a column for each number of rounds and split."""
-        cells = self.tables["rounds"]
-        columns = sorted({(line["split"], line["rounds"]) for line in cells})
+    def unseen_methods(self):
+        """Return the methods of Table 1 with F = 8 on a random split and on unseen sources; the best there first."""
+        body = [["", "random split", "unseen sources", "gain on unseen sources"]]
+        lines = [line for line in self.lines("unseen", split="unseen") if line.get("features") == 8]
+        for line in sorted(lines, key=lambda one: -one["mean"]):
+            place = {"method": line["method"], "hops": line["hops"], "features": 8}
+            random = [f"{one['mean']:.1f}" for one in self.lines("unseen", split="random", **place)]
+            gain = f"{self.gain(line)} over {self.name({'method': line['rival']})}" if line["rival"] else ""
+            body.append([self.name(line), *(random or [""]), f"{line['mean']:.1f}", gain])
+        return body if lines else []
+
+    def rounds_table(self, table="rounds", group="split", digits=1):
+        """Return quality against rounds: a line for each kind, a column for each number of rounds and split or task."""
+        cells = self.tables[table]
+        columns = sorted({(line[group], line["rounds"]) for line in cells})
         body = [["", *(f"{split}, {number} rounds" for split, number in columns)]]
         for kind, words in KINDS.items():
             texts = []
             for split, number in columns:
-                own = self.lines("rounds", split=split, rounds=number, kind=kind)
-                gain = f" ({self.gain(own[0])})" if own and own[0].get("rival") else ""
-                texts.append(f"{own[0]['mean']:.1f}{gain}" if own else "")
+                own = self.lines(table, rounds=number, kind=kind, **{group: split})
+                gain = f" ({self.gain(own[0], digits=digits)})" if own and own[0].get("rival") else ""
+                texts.append(f"{own[0]['mean']:.{digits}f}{gain}" if own else "")
             body += [[words, *texts]] if any(texts) else []
         return body
 

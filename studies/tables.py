@@ -22,10 +22,11 @@ from statistics import fmean, stdev
 from authors import departures
 from benchmark_rows import Benchmarks, is_ours, is_pointwise
 from claims import CLAIMS
-from evidence import PROBLEMS, RESULTS, Evidence, NotRunError, preference
+from evidence import PROBLEMS, RESULTS, Evidence, NotRunError, Study, preference
 from graphact.registry import POINTWISE
 from graphact.storage import write_atomically
 from graphact_lab.experiments.recommendation.experiment import TABLE_2
+from graphact_lab.experiments.rounds.experiment import TASKS
 from graphact_lab.experiments.source_localization.experiment import TABLE_1
 from graphact_lab.protocols import POOLING
 from graphact_lab.statistics import bootstrap_interval, difference, holm, place_of
@@ -38,6 +39,7 @@ FOLDER = ROOT / "docs" / "tables"
 RIVALS = ("fir", "relu", *(method for method in POINTWISE if method != "identity"))
 MARGIN = 1.0  # of the equivalence test, in percentage points
 ON_CORA = ("gcn", "public", "kipf")
+UNSEEN_SOURCES = {"random": "converged", "unseen": "converged, task_options {'sources': 'unseen'}"}
 OWN_SETTINGS = ("digraf",)  # whose own settings no search here has varied
 
 
@@ -62,6 +64,8 @@ def with_interval(prefix, estimate):
 class Tables:
     """Every table by its name, as dictionaries."""
 
+    results = RESULTS
+
     def __init__(self, results=RESULTS):
         self.results = Path(results)
         self.evidence = Evidence(results)
@@ -78,7 +82,9 @@ class Tables:
     @property
     def makers(self):
         """Functions that make the lines of each table."""
+        tasks = any((self.results / f"rounds-{task}").exists() for task in TASKS[1:])
         return {
+            **({"rounds-tasks": self.rounds_of_tasks} if tasks else {}),
             "cells": self.cells,
             "table-1": lambda: self.beside_the_paper("source-localization", TABLE_1),
             "table-2": lambda: self.beside_the_paper("recommendation", TABLE_2),
@@ -302,10 +308,36 @@ class Tables:
                         **with_interval("gain", difference(own, others, overlap=own[0]["overlap"])),
                     }
                 yield line
+        yield from self.unseen_methods()
+
+    def unseen_methods(self):
+        """Yield the methods of Table 1 on unseen sources, where those were run, and on the random split."""
+        where = {"experiment": "source-localization", "preset": "paper"}
+        studies = {split: Study(*where.values(), protocol) for split, protocol in UNSEEN_SOURCES.items()}
+        if studies["unseen"] not in self.evidence.cells:
+            return
+        common = [cell for cell in self.evidence.cells[studies["unseen"]] if cell.kind == "model"]
+        for split, study in studies.items():
+            cells = [cell for cell in common if cell in self.evidence.cells[study]]
+            for cell in sorted(cells, key=str):
+                rows = self.evidence.cells[study][cell]
+                rival = self.rival(study, [other for other in cells if other.features == cell.features])
+                values = [row["value"] for row in rows]
+                line = {"experiment": study.experiment, "split": split, "method": cell.method, "runs": len(rows)}
+                line |= {"mean": fmean(values), "sd": stdev(values), "hops": cell.hops, "features": cell.features}
+                if rival not in (None, cell):
+                    gain = self._gain(study, rows, self.evidence.cells[study][rival])
+                    line |= {"rival": rival.method, **with_interval("gain", gain)}
+                yield line
 
     def rounds(self):
         """Return the cells of quality against rounds."""
         return lines_of(self.results / "rounds")
+
+    def rounds_of_tasks(self):
+        """Yield the cells of consensus and denoising against rounds, where those were run."""
+        for task in TASKS[1:]:
+            yield from ({"experiment": task, **line} for line in lines_of(self.results / f"rounds-{task}", task))
 
     def choices(self):
         """Yield source localization with one choice of the protocol changed at a time."""

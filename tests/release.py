@@ -92,6 +92,7 @@ except SystemExit as stopped:
 from graphact_lab.cli import main
 assert main("run source-localization --preset smoke --activation relu --device cpu --out out --quiet".split()) == 0
 """,
+    "graphact-lab[parquet]": "from graphact_lab.parquet import decode_keys, encode_cells",
     "graphact-lab[pyg]": "import torch_geometric, graphact_lab.tasks",
 }
 PACKAGES = ("graphact", "graphact-agents", "graphact-lab")
@@ -194,7 +195,7 @@ def main() -> None:
         shutil.rmtree(folder)
         tell(f"{use}: ok")
     if not options.skip_tests:
-        needed = ("pytest", "hypothesis", "networkx", "scikit-learn", "torch_geometric")
+        needed = ("pytest", "hypothesis", "networkx", "scikit-learn", "torch_geometric", "pyarrow")
         python = environment(out / "tests", *wheels.values(), *needed)
         copy = out / "repository"
         shutil.rmtree(copy, ignore_errors=True)

@@ -21,10 +21,10 @@ import torch
 from pilot import FLIGHT, control_of  # beside this file
 
 import graphact
+from graphact_agents import ShiftRow, infer
 from graphact_agents.deployment import Deployment
 from graphact_agents.local_agents import LocalAgents, deploy_locally
-from graphact_agents.log import LOG_NAME, read_log
-from graphact_agents.replay import answered_links, replay
+from graphact_agents.log import LOG_NAME, RoundClosed, read_log
 from graphact_lab.experiments.flocking import world as physics
 
 POLICY = Path(__file__).with_name("policy.safetensors")
@@ -138,23 +138,39 @@ def check_flight(folder, world):
     model, flight = Deployment.load(folders[0]).model, json.loads((folders[0] / FLIGHT).read_text())
     with np.load(folder / RECORD) as record:
         states, controls, in_range = (record[name] for name in ("states", "controls", "in_range"))
-    by_run = [[[] for _ in folders] for _ in states]
+    used = np.zeros((len(states), 1 + model.rounds, len(folders), len(folders)), bool)
     for agent, path in enumerate(folders):
         for entry in read_log(path / LOG_NAME):
-            by_run[entry.run][agent].append(entry)
+            if isinstance(entry, RoundClosed):
+                used[entry.run, entry.round, agent, list(entry.used)] = True
     count, differences = 0, [0.0]
     for step, (state, flown, adjacency) in enumerate(zip(states, controls, in_range, strict=True)):
-        used, closed = answered_links(by_run[step], step, 1 + model.rounds)
         is_there = np.isfinite(flown).all(-1)
         position, velocity = torch.from_numpy(state).split(2, -1)
-        known = physics.measure(physics.pairs_of(position), velocity, torch.from_numpy(used[0]), world.input_limit)
-        measured = np.where(closed[0][:, np.newaxis], known.numpy(), np.nan)
+        known = physics.measure(
+            physics.pairs_of(position), velocity, torch.from_numpy(used[step, 0]), world.input_limit
+        )
         matrix = np.where(adjacency, 1 / np.maximum(adjacency.sum(-1, keepdims=True), 1), 0.0)
-        with np.errstate(invalid="ignore"):
-            again = control_of(replay(model, matrix, measured, used[1:], closed[1:]), flight)
+        again = control_of(compute_together(model, matrix, known.numpy(), used[step, 1:]), flight)
         count += int(is_there.sum())
         differences.append(np.abs(again - flown)[is_there].max(initial=0.0))
     return count, float(np.max(differences))  # NaN if any is
+
+
+def compute_together(model, matrix, x, used):
+    """Return the outputs of all agents, whose programs run side by side on the values that each of them used."""
+    hears = [tuple(j for j in range(len(x)) if j != i) for i in range(len(x))]
+    rows = [ShiftRow(each, matrix[i, list(each)], matrix[i, i]) for i, each in enumerate(hears)]
+    programs = [infer(model, row, signal) for row, signal in zip(rows, x, strict=True)]
+    exchanges, outputs = [next(program) for program in programs], []
+    for answered in used:
+        values, exchanges = [exchange.value for exchange in exchanges], []
+        for program, members in zip(programs, answered, strict=True):
+            try:
+                exchanges.append(program.send({j: values[j] for j in np.flatnonzero(members)}))
+            except StopIteration as end:
+                outputs.append(end.value)
+    return np.stack(outputs)
 
 
 def find_failures(facts, largest):

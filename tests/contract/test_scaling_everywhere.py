@@ -7,13 +7,13 @@ import pytest
 import torch
 
 import graphact
+from agents.replay import replay_complete, replay_inference
 from graphact import nn
 from graphact.guarantees.layers import flatten
 from graphact.spec import UnsupportedModelError
 from graphact_agents import Deployment, simulate_inference
 from graphact_agents.addresses import free_addresses
 from graphact_agents.local_agents import LocalAgents
-from graphact_agents.replay import replay_complete, replay_inference
 from support.graphs import random_graph
 from support.on_agents import deploy, split
 

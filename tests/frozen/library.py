@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import graphact
 import graphact_agents
 from agents.learning.problems import train_centrally
+from agents.replay import replay_inference
 from graphact import Graph, export_onnx, functional, load, nn, save
 from graphact import distributed as scaleout
 from graphact import guarantees as analysis
@@ -18,7 +19,6 @@ from graphact.registry import BUILT_IN
 from graphact.spec.reductions import OURS
 from graphact.training import Fleet, Task, TrainingSettings, fit, loss_of, metric_of
 from graphact_agents.learning import Learning, simulate_training
-from graphact_agents.replay import replay_inference
 from graphact_lab.data.download import DataError
 from graphact_lab.descriptions import find_protocol
 from graphact_lab.experiments.flocking.experiment import find_settings as find_flocking

@@ -1,15 +1,16 @@
 """The write-ahead log: which neighbours a node used, written before anything that depends on them is sent.
 
-A record is one line of JSON. With the logs of all nodes and their signals a whole inference can be computed again, also
-one in which nodes crashed (:mod:`graphact_agents.replay`). After a restart the end of the log gives the run numbers
-that are used up. They are those of one deployment, which the first line names: another one has other keys or another
-number in all messages, and begins with a log of its own.
+A record is one line of JSON with a checksum. With the logs of all nodes and their signals a whole inference can be
+computed again, also one in which nodes crashed. After a restart the end of the log gives the run numbers that are used
+up. They are those of one deployment, which the first line names: another one has
+other keys or another number in all messages, and begins with a log of its own.
 """
 
 import errno
 import json
 import math
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,7 +140,7 @@ class FileLog:
         self.path, self.durable, self.max_bytes = Path(path), durable, max_bytes
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._older = self.path.with_name(self.path.name + ".1")
-        self._head = b'{"deployment": %s}\n' % json.dumps(deployment).encode() if deployment else b""
+        self._head = seal(b'{"deployment": %s' % json.dumps(deployment).encode()) if deployment else b""
         self._file = self._open()  # and locked, before it is repaired
         try:
             if not self._is_mine(self.path):
@@ -162,11 +163,7 @@ class FileLog:
             return False
         with path.open("rb") as stream:
             head = stream.readline(TAIL_BYTES)
-        try:
-            named = json.loads(head).get("deployment", "") if head else None
-        except (ValueError, RecursionError, AttributeError):
-            return True
-        return not named or not self._head or head == self._head
+        return head == self._head or not self._head or not is_sealed(head)
 
     def _open(self) -> int:
         """The file, at its end; that there is one survives a power failure, too."""
@@ -189,10 +186,10 @@ class FileLog:
             written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
-            line = b'{"run": %d, "program": %d%s}\n' % (record.run, record.program, written)
+            line = seal(b'{"run": %d, "program": %d%s' % (record.run, record.program, written))
         else:
             used = str(list(record.used)).encode()
-            line = b'{"run": %d, "round": %d, "used": %s}\n' % (record.run, record.round, used)
+            line = seal(b'{"run": %d, "round": %d, "used": %s' % (record.run, record.round, used))
         size = os.fstat(self._file).st_size
         line = line if size else self._head + line
         try:
@@ -241,6 +238,16 @@ def used_runs(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int,
     return last, used
 
 
+def seal(entry: bytes) -> bytes:
+    """Return a line of a log: a JSON object that is still open, with a checksum at its end."""
+    return b'%s, "crc32": %d}\n' % (entry, zlib.crc32(entry))
+
+
+def is_sealed(line: bytes) -> bool:
+    """Return whether a line is as it was written."""
+    return line == seal(line.rpartition(b', "crc32": ')[0])
+
+
 class LogEnd(NamedTuple):
     """The last records of a log.
 
@@ -248,7 +255,7 @@ class LogEnd(NamedTuple):
         records: all that can be read.
         is_whole: whether they are from the beginning on.
         damaged: how many lines cannot be read.
-        is_torn: whether the last of them is such a line.
+        is_torn: whether the last of them is such a line, or was cut off.
     """
 
     records: list[Record]
@@ -269,50 +276,43 @@ def read_end(path: Path) -> LogEnd:
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
-    lines = content[:kept].split(b"\n")[bool(begin) : -1]  # the first may be cut
     records: list[Record] = []
-    reasons: list[ValueError] = []
-    is_torn = False
-    for number, line in enumerate(lines, start=1):
+    damaged, is_torn, reason = 0, kept < len(content), ""
+    for line in content[:kept].split(b"\n")[bool(begin) : -1]:  # the first may be cut
         try:
-            record = parse_record(line, f"{path}: {'a line near its end' if begin else f'line {number}'}")
+            record = parse_record(line)
             records += [] if record is None else [record]
-            is_torn = False
+            is_torn = kept < len(content)
         except ValueError as error:
-            reasons.append(error)
-            is_torn = True
-    if reasons and not records:
-        raise reasons[0]
-    return LogEnd(records, begin == 0, len(reasons), is_torn)
+            damaged, is_torn, reason = damaged + 1, True, reason or str(error)
+    if damaged and not records:
+        raise ValueError(f"{path}: {reason}")
+    return LogEnd(records, begin == 0, damaged, is_torn)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
     """The records of a log file, without a last line that a crash cut off; ValueError if a line is not a record."""
     for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
-        record = parse_record(line, f"{path}: line {number}")
+        try:
+            record = parse_record(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
         if record is not None:
             yield record
 
 
-def parse_record(line: bytes, where: str) -> Record | None:
+def parse_record(line: bytes) -> Record | None:
     """Return the record in a line, None for that which names the deployment; ValueError if it is neither."""
     try:
+        if not is_sealed(line + b"\n"):
+            raise ValueError("its checksum differs")
         entry = json.loads(line)
-        if list(entry) == ["deployment"]:
+        if "deployment" in entry:
             return None
         run, present = entry["run"], entry.get("present")
         if "used" in entry:
-            numbers = (run, entry["round"], *entry["used"])
-            found: Record = RoundClosed(run, entry["round"], tuple(entry["used"]))
-        else:
-            spans = tuple((first, last) for first, last in entry.get("spans", ()))
-            found = Began(run, entry["program"], spans, None if present is None else tuple(present))
-            limits = [number for span in spans for number in span]
-            numbers = (run, entry["program"], *limits, *(present or ()))
-            if limits != sorted(limits):
-                raise ValueError("spans must ascend")
-        if not all(type(number) is int for number in numbers):
-            raise TypeError("all entries must be integers")
-        return found
+            return RoundClosed(run, entry["round"], tuple(entry["used"]))
+        spans = tuple((first, last) for first, last in entry.get("spans", ()))
+        return Began(run, entry["program"], spans, None if present is None else tuple(present))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error
+        raise ValueError(f"not a record of a log: {line[:80]!r}") from error

@@ -55,9 +55,9 @@ class ModelLayer:
 
     @property
     def functions(self) -> list[tuple[NeighborhoodFunction, dict[str, Any]]]:
-        """The operations of an adaptive filter with their parameters, in the precision of the computation."""
+        """The operations of an adaptive filter with their parameters, in the precision of the computation; or none."""
         number = self.arrays["taps"].dtype.type
-        constants = [entry["constants"] for entry in self.settings["functions"]]
+        constants = [entry["constants"] for entry in self.settings.get("functions", ())]
         each = [{name: number(value) for name, value in given.items()} for given in constants]
         return list(zip(self.operations, each, strict=True))
 

@@ -22,12 +22,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 from agents.networks import undirected
+from agents.replay import answered_links, dense_matrix, replay
 from graphact import nn
 from graphact_agents import Deployment, read_log
 from graphact_agents.addresses import free_addresses
 from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import Began, RoundClosed
-from graphact_agents.replay import answered_links, dense_matrix, replay
 from support.on_agents import split
 
 SLOT = 0.18

@@ -20,13 +20,13 @@ sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 import graphact
 from agents.networks import undirected
 from agents.real_faults import random_graph
+from agents.replay import answered_links, replay
 from graphact import nn
 from graphact_agents import Deployment, read_log
 from graphact_agents.addresses import free_addresses
 from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import RoundClosed
 from graphact_agents.network_folder import deploy_network, init_network
-from graphact_agents.replay import answered_links, replay
 
 ENTRIES = 16
 """Signals of each node, which it repeats."""

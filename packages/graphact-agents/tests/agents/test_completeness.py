@@ -7,11 +7,11 @@ import torch
 from agents.live import Daemon, make_network
 from agents.networks import GRAPHS, directed, pair, pass_on
 from agents.one_node import lone_node, result_of, said, talk
+from agents.replay import answered_links
 from graphact import nn
 from graphact_agents import Faults, simulate_inference
 from graphact_agents.agent import Clocked
 from graphact_agents.messages import Kind, Message, decode
-from graphact_agents.replay import answered_links
 from support.on_agents import deploy
 
 

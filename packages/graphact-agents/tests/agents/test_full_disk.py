@@ -1,4 +1,4 @@
-"""A full disk costs runs, and nothing else: what is not logged is not sent, and the agent goes on."""
+"""F10: a full disk costs runs, and nothing else: what is not logged is not sent, and the agent goes on."""
 
 import resource
 

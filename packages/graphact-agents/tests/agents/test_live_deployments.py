@@ -17,7 +17,7 @@ from agents.live import Captured, Daemon, make_network
 from agents.real_rollouts import roll_out
 from agents.test_live_zenoh import session
 from graphact import nn
-from graphact_agents import Deployment, read_log
+from graphact_agents import Deployment, FileLog, read_log
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.log import Began
@@ -89,6 +89,20 @@ def test_old_keys_open_nothing_after_the_next_deployment(folders, tmp_path, keep
             counters = daemon.next_event("end")["counters"]
             assert counters["strangers"] + counters["foreign"] == 2
             assert counters["forged"] == counters["misfit"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names_it", [True, False])
+def test_a_log_that_claims_high_numbers_has_no_say_in_the_next_deployment(folders, names_it):
+    """F5: whether it names the deployment before or none; all begin at 0 and are complete."""
+    log = FileLog(folders[0] / "log.jsonl", Deployment.load(folders[0]).links.deployment if names_it else "")
+    log.append(Began(2**48 - 2, 1))
+    log.close()
+    deploy_again(folders)
+    with ExitStack() as opened:
+        daemons = [opened.enter_context(Daemon(folder, "--period", "0", "--slot", "0.5")) for folder in folders]
+        for daemon in daemons:
+            assert daemon.next_event("result", where=lambda event: event["complete"])["run"] < 1000
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from graphact_agents import Deployment
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.deployment import check_folder
-from graphact_agents.log import Began, FileLog
+from graphact_agents.log import Began, FileLog, seal
 from graphact_agents.messages import Kind
 from graphact_agents.status_server import fetch_status
 from support.on_agents import split
@@ -95,7 +95,7 @@ def test_a_start_reads_the_end_of_a_long_log_alone(folders):
     log = folders[0] / "log.jsonl"
     with log.open("wb") as stream:
         stream.seek(300 * 2**30)
-        stream.write(b'\n{"run": 7, "program": 1}\n{"run": 7, "rou')
+        stream.write(b"\n" + seal(b'{"run": 7, "program": 1') + b'{"run": 7, "rou')
     with Daemon(folders[0], *OPTIONS) as daemon:
         assert daemon.next_event("ready")["last_run"] == 7
         daemon.next_event("result")
@@ -211,7 +211,7 @@ def test_a_damaged_file_is_told_in_one_line(folders, name, changes, capsys):
 def test_logs_and_certificates_that_are_damaged(folders, capsys):
     (folders[0] / "log.jsonl").write_bytes(os.urandom(3) + b"\n")
     assert main(["run", str(folders[0]), *OPTIONS]) == 2
-    assert "line 1 is not a record of a log" in capsys.readouterr().err
+    assert "log.jsonl: not a record of a log" in capsys.readouterr().err
     (folders[0] / "log.jsonl").unlink()
     (folders[0] / "tls" / "cert.pem").write_bytes(b"nothing")
     assert main(["run", str(folders[0]), "--transport", "zenoh"]) == 2

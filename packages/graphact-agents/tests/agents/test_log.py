@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from graphact_agents import FileLog, read_log
-from graphact_agents.log import Began, RoundClosed
+from graphact_agents.log import Began, RoundClosed, seal
 
 RECORDS = [Began(3, 1), RoundClosed(3, 0, (1, 2)), RoundClosed(3, 1, ()), Began(4, 1)]
 
@@ -52,11 +52,14 @@ def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
     assert FileLog(path).last_run == 3
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"run": 1}', "7", '{"run": "8", "program": 1}'])
+@pytest.mark.parametrize(
+    "line",
+    [b"nonsense\n", b'{"run": 1, "program": 1}\n', seal(b'{"run": 1'), seal(b"[1"), seal(b'{"run": 2, "program": 1}')],
+)
 def test_a_damaged_line_is_named(tmp_path, line):
     path = tmp_path / "log.jsonl"
-    path.write_text(f'{{"run": 1, "program": 1}}\n{line}\n')
-    with pytest.raises(ValueError, match="line 2 is not a record"):
+    path.write_bytes(seal(b'{"run": 1, "program": 1') + line)
+    with pytest.raises(ValueError, match="line 2: not a record"):
         list(read_log(path))
 
 
@@ -67,6 +70,22 @@ def test_a_log_that_counts_runs_by_a_clock_since_1970_is_believed(tmp_path):
     again = FileLog(log.path)
     assert again.last_run == 175_000_000_000
     again.close()
+
+
+def test_one_flipped_bit_frees_no_number_that_was_used(tmp_path):
+    """Each bit of the line that names the deployment, and one of each later byte."""
+    path = tmp_path / "log.jsonl"
+    filled(path, deployment="00ab12cd34ef5678").close()
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for bit in range(8) if place <= whole.index(b"\n") else [place % 8]:
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(bytes(damaged))
+            log = FileLog(path, "00ab12cd34ef5678")
+            log.close()
+            assert [log.used.next_free(run) > run for run in (3, 4)] == [True, True], (place, bit)
+            assert log.used.next_free(log.last_run + 1) > 4, (place, bit)
 
 
 def test_what_was_appended_survives_a_kill(tmp_path):

@@ -10,11 +10,11 @@ import torch
 import graphact
 from agents.networks import GRAPHS
 from agents.own_operations import registering, soft_max, soft_max_in_numpy
+from agents.replay import replay_inference
 from graphact import nn
 from graphact.files import describe_model
 from graphact.storage import save_tensors
 from graphact_agents import Deployment, IncompatibleModelError, load_model, operations, save_model, simulate_inference
-from graphact_agents.replay import replay_inference
 from support.on_agents import deploy, to_model
 
 

@@ -116,7 +116,7 @@ FILES = HOSTILE | {b"[network]\n" + line + b"\n" + NODES.encode(): told for line
 @pytest.mark.parametrize("content", FILES, ids=range(len(FILES)))
 @pytest.mark.parametrize("command", ["deploy", "status"])
 def test_hostile_files_are_told_in_one_line(tmp_path, content, command, capsys):
-    """Of the operator's file, in the commands that read it; nothing that a terminal would obey is printed."""
+    """F12: of the operator's file, in the commands that read it; nothing that a terminal would obey is printed."""
     for name in ("model.safetensors", "graph.npz"):
         (tmp_path / name).write_bytes(b"not read before the file is")
     (tmp_path / "network.toml").write_bytes(content)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from agents.replay import answered_links, replay
 from graphact import nn
 from graphact_agents.log import Began, RoundClosed
-from graphact_agents.replay import answered_links, replay
 from support import oracle
 from support.graphs import random_case
 from support.on_agents import to_model

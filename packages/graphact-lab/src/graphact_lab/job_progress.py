@@ -53,15 +53,19 @@ class JobWatcher:
 
 
 class JobLines(JobWatcher):
-    """A line for each cell; one that takes long has a line now and then, with the time left for all."""
+    """A line for each cell; one that takes long has a line now and then, with the time left for all.
+
+    The time left counts from the end of the first epoch, in which kernels are compiled.
+    """
 
     def __init__(self) -> None:
-        self.cells = self.done = self.before = self.epochs = 0
+        self.cells = self.done = self.epochs = 0
         self.title = ""
+        self.first: tuple[float, float] | None = None  # when the first epoch ended, and how many cells were done then
         self.begun = self.last = time.monotonic()
 
     def plan(self, cells: int, finished: int) -> None:
-        self.cells, self.done, self.before = cells, finished, finished
+        self.cells, self.done = cells, finished
         noun = "cell" if cells == 1 else "cells"
         self.log(f"{cells} {noun}, {finished} of them finished already" if finished else f"{cells} {noun}")
 
@@ -69,10 +73,12 @@ class JobLines(JobWatcher):
         self.title, self.epochs = title, epochs
 
     def epoch(self, epoch: int) -> None:
-        now = time.monotonic()
-        if epoch < self.epochs and now - self.last >= LINE_SECONDS:
-            share = self.done + epoch / self.epochs
-            left = (now - self.begun) / (share - self.before) * (self.cells - share)
+        now, share = time.monotonic(), self.done + epoch / self.epochs
+        if self.first is None:
+            self.first = now, share
+        elif epoch < self.epochs and now - self.last >= LINE_SECONDS:
+            begun, before = self.first
+            left = (now - begun) / (share - before) * (self.cells - share)
             self.log(f"    {self.title}: epoch {epoch} of {self.epochs}, about {in_words(left)} left for all cells")
 
     def finish(self, title: str, summary: str) -> None:

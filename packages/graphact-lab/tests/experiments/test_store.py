@@ -99,7 +99,7 @@ def test_published_rows_without_pyarrow(store, monkeypatch):
     store.finish("b", [{"value": 2.0}])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for act in (store.rows, store.publish, lambda: store.is_finished("a")):
-        with pytest.raises(ModuleNotFoundError, match="the package pyarrow: pip install graphact-lab"):
+        with pytest.raises(ModuleNotFoundError, match="the package pyarrow: pip install 'graphact-lab\\[parquet\\]'"):
             act()
     assert store.is_finished("b")
 

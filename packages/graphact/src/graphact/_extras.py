@@ -14,8 +14,13 @@ EXTRAS = {
     "lightning": ("lightning",),
 }
 EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in packages}
-OF_THE_LAB = ("jinja2", "pandas", "pyarrow", "requests")
-"""Packages that graphact-lab always brings along."""
+OF_THE_LAB = {
+    "jinja2": "graphact-lab",
+    "pandas": "graphact-lab",
+    "requests": "graphact-lab",
+    "pyarrow": "'graphact-lab[parquet]'",
+}
+"""Packages that graphact-lab brings along, and with what it is asked for."""
 
 
 def is_installed(package: str) -> bool:
@@ -26,7 +31,7 @@ def is_installed(package: str) -> bool:
 def install_command(*packages: str) -> str:
     """Return the command that installs some packages."""
     extras = dict.fromkeys(EXTRA_OF[package] for package in packages if package not in OF_THE_LAB)
-    words = ["graphact-lab"] if set(packages) & set(OF_THE_LAB) else []
+    words = list(dict.fromkeys(OF_THE_LAB[package] for package in packages if package in OF_THE_LAB))
     words += [f"'graphact[{','.join(extras)}]'"] if extras else []
     return f"pip install {' '.join(words)}"
 

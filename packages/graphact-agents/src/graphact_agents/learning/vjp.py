@@ -15,8 +15,8 @@ import numpy as np
 
 from graphact_agents import operations, scalar_functions
 from graphact_agents.arguments import check_choice
+from graphact_agents.inference import FUNCTIONS, find_scaling
 from graphact_agents.inference import evaluate as evaluate_operation
-from graphact_agents.inference import find_scaling, run_linear, run_pointwise, run_rescale, run_standardize
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
@@ -67,53 +67,36 @@ def flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def linear_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """The linear map and its VJP."""
-    out = yield from run_linear(layer, x, place.row)
+Adjoint = Callable[[ModelLayer, Array, Array, ShiftRow], tuple[Array, Gradients]]
+"""Maps a layer, its input, the gradient of its output and the row to the gradients of the input and of its arrays."""
 
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+
+def local_vjp(adjoint: Adjoint) -> Callable[[ModelLayer, Array, Place, Array | None], Program[Vjp]]:
+    """Return the program of a layer that needs no neighbour, and its VJP."""
+
+    def vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+        def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+            yield from ()
+            return adjoint(layer, x, grad, place.row)
+
         yield from ()
-        gradients = {"weight": flat(grad).T @ flat(x)}
-        if "bias" in layer.arrays:
-            gradients["bias"] = flat(grad).sum(0)
-        return grad @ layer.arrays["weight"], gradients
+        return Vjp(FUNCTIONS[layer.kind](layer, x, place.row), backward)
 
-    return Vjp(out, backward)
+    return vjp
 
 
-def pointwise_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """A pointwise function and its VJP."""
-    out = yield from run_pointwise(layer, x, place.row)
-
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
-        yield from ()
-        return scalar_functions.backward(layer, x, grad)
-
-    return Vjp(out, backward)
+def linear_adjoint(layer: ModelLayer, x: Array, grad: Array, _: ShiftRow) -> tuple[Array, Gradients]:
+    """Return the gradients of a linear map."""
+    gradients = {"weight": flat(grad).T @ flat(x)}
+    if "bias" in layer.arrays:
+        gradients["bias"] = flat(grad).sum(0)
+    return grad @ layer.arrays["weight"], gradients
 
 
-def standardize_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """The scaling of readings, which has nothing to learn, and its VJP."""
-    out = yield from run_standardize(layer, x, place.row)
-
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
-        yield from ()
-        std = find_scaling(layer, place.row)[1]
-        flowing = grad[..., : x.shape[-1]] / np.tile(std, layer.settings["window"])
-        return np.where(np.isnan(x), x.dtype.type(0), flowing), {}
-
-    return Vjp(out, backward)
-
-
-def rescale_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """The scaling of outputs, which has nothing to learn, and its VJP."""
-    out = yield from run_rescale(layer, x, place.row)
-
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
-        yield from ()
-        return grad * find_scaling(layer, place.row)[1], {}
-
-    return Vjp(out, backward)
+def standardize_adjoint(layer: ModelLayer, x: Array, grad: Array, row: ShiftRow) -> tuple[Array, Gradients]:
+    """Return the gradients of the scaling of readings, which has nothing to learn."""
+    flowing = grad[..., : x.shape[-1]] / np.tile(find_scaling(layer, row)[1], layer.settings["window"])
+    return np.where(np.isnan(x), x.dtype.type(0), flowing), {}
 
 
 def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
@@ -198,11 +181,11 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
 
 VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
     "filter": filter_vjp,
-    "linear": linear_vjp,
-    "pointwise": pointwise_vjp,
+    "linear": local_vjp(linear_adjoint),
+    "pointwise": local_vjp(lambda layer, x, grad, _: scalar_functions.backward(layer, x, grad)),
     "hop-mixture": hop_mixture_vjp,
-    "standardize": standardize_vjp,
-    "rescale": rescale_vjp,
+    "standardize": local_vjp(standardize_adjoint),
+    "rescale": local_vjp(lambda layer, _, grad, row: (grad * find_scaling(layer, row)[1], {})),
 }
 """Programs that run a layer on the node's value ``(..., F)`` and keep what its adjoint needs, by kind of the layer. The
 last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then."""

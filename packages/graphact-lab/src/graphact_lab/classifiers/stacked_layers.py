@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice
 from graphact.functional import neighborhood_max, neighborhood_median, shift
+from graphact.functional.adaptive_filter import check_functions
+from graphact.functional.neighborhood import functions_pass
 from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact_lab.fleets.features import DroppedFeatures, SparseFeatures
@@ -125,6 +127,33 @@ class SAGEMaxConvolution(StackedConvolution):
     def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
         pooled = neighborhood_max(torch.relu(self.pool(x)), graph.convolution)
         return self.biased(self.maps[0](x) + self.last(pooled))
+
+
+class MaxBankConvolution(StackedConvolution):
+    """``x V + S y W + sum_m f_m(y) G_m`` with ``y = x P``: an adaptive filter bank of order 1 behind a map.
+
+    Features are mapped first, since those of documents are sparse; neighbours still exchange once.
+    """
+
+    functions: tuple[str, ...] = ("max",)
+
+    def __init__(
+        self, in_features: int, out_features: int, *, hidden: int = 0, activation: Any = None, bias: bool = True
+    ) -> None:
+        super().__init__(in_features, out_features, activation=activation, bias=bias)
+        self.sent = StackedLinear(in_features, hidden or out_features, bias=False)
+        self.last = StackedLinear((1 + len(self.functions)) * (hidden or out_features), out_features, bias=False)
+        self.read = check_functions(self.functions)
+
+    def forward(self, x: Signal, graph: NodeGraph) -> Tensor:
+        values = graph.convolution.one_hop(self.sent(x), functions_pass, self.read, False, True)
+        return self.biased(self.maps[0](x) + self.last(torch.cat(values, -1)))
+
+
+class FourBankConvolution(MaxBankConvolution):
+    """The same with the functions of principal neighbourhood aggregation (Corso et al. 2020)."""
+
+    functions = ("mean", "max", "min", "std")
 
 
 class PolynomialConvolution(StackedConvolution):
@@ -292,6 +321,8 @@ CONVOLUTIONS: dict[str, type[StackedConvolution]] = {
     "gcn": GCNConvolution,
     "sage": SAGEConvolution,
     "sage-max": SAGEMaxConvolution,
+    "bank-max": MaxBankConvolution,
+    "bank-pna": FourBankConvolution,
     "gin": GINConvolution,
     "gat": GATConvolution,
     "chebyshev": ChebyshevConvolution,

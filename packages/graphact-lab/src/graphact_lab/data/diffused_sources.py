@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphact import functional
-from graphact._checks import check_integer
+from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.training import Task
 from graphact_lab.data.communities import BlockModel
@@ -17,6 +17,7 @@ from graphact_lab.splits import check_drawn, data_generator, eighty_ten_ten
 NAME = "source-localization"
 BLOCKS = BlockModel(communities=4, community_size=10)
 STEPS = 30
+SOURCES = (7, 1, 2)  # of a community, that train, validate and test where test sources are unseen
 
 
 def source_localization(
@@ -54,11 +55,13 @@ def source_localization_tasks(
     seed: int = 0,
     *,
     dtype: torch.dtype = torch.float32,
+    sources: str = "random",
     **blocks: Any,
 ) -> list[Task]:
     """All tasks ``source_localization(graph, split, node, seed)``, by graph, split, node; they share graph and signals.
 
-    ``communities``, ``community_size``, ``p`` and ``q`` give another stochastic block model than the paper's.
+    ``communities``, ``community_size``, ``p`` and ``q`` give another stochastic block model than the paper's;
+    ``sources="unseen"`` splits sources instead of samples, see :func:`with_unseen_sources`.
 
     Example:
         >>> from graphact_lab.tasks import source_localization_tasks
@@ -74,7 +77,12 @@ def source_localization_tasks(
             f"nodes must be at most {model.communities}, the number of communities, in each of which one node answers, "
             f"got {nodes}; for graphs of {nodes} nodes give community_size={-(-nodes // model.communities)}"
         )
-    return [task for graph in drawn for task in tasks_on_graph(model, graph, dealt, read, seed, dtype)]
+    tasks = [task for graph in drawn for task in tasks_on_graph(model, graph, dealt, read, seed, dtype)]
+    if check_choice("sources", sources, ("random", "unseen")) == "random":
+        return tasks
+    if (model.communities, model.community_size) != (BLOCKS.communities, BLOCKS.community_size):
+        raise ValueError("sources must be 'random' with other communities than the paper's, got 'unseen'")
+    return [with_unseen_sources(task) for task in tasks]
 
 
 def tasks_on_graph(
@@ -109,6 +117,22 @@ def tasks_on_graph(
         for split in splits
         for node in nodes
     ]
+
+
+def with_unseen_sources(task: Task) -> Task:
+    """Return the task with all signals of a source in one part.
+
+    The random split of the paper deals the same source at neighbouring times to training and test.
+    """
+    place = [task.details[name] for name in ("seed", "graph", "split")]
+    generator = data_generator("unseen sources of each community", *place)
+    parts: list[list[torch.Tensor]] = [[], [], []]
+    for community in range(BLOCKS.communities):
+        order = community * BLOCKS.community_size + torch.randperm(BLOCKS.community_size, generator=generator)
+        for part, chosen in zip(parts, order.split(SOURCES), strict=True):
+            part.append(chosen)
+    train, validation, test = ((torch.cat(part).unsqueeze(1) * STEPS + torch.arange(STEPS)).flatten() for part in parts)
+    return replace(task, train=train, validation=validation, test=test)
 
 
 def local_contrast(inputs: Tensor, graph: Graph) -> Tensor:

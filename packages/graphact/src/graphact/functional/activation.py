@@ -21,7 +21,7 @@ from graphact.functional.neighborhood import (
 from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
-from graphact.kernels import activation_plan, autograd
+from graphact.kernels import activation_op, activation_plan, autograd
 from graphact.spec.kinds import Reads
 from graphact.spec.reductions import KERNEL, MAX, MIN, Operation
 
@@ -206,6 +206,10 @@ def evaluate_whole(
     """
     count, plan = weights.size(0), None
     if graph.whole is not None and op.is_built_in and (reads != "hops" or count == 1):
+        if activation_op.is_compiled_whole(x, graph.whole, op.name):
+            width = check_gamma(parameters["gamma"], x) if op is KERNEL else None
+            options = (op.name, closed, reads == "shifted")
+            return activation_op.compiled_activation(x, graph.whole, beta, weights, width, *options)
         plan = activation_plan.select_plan(x, graph.whole, op.name, count, closed, reads == "shifted")
     if plan is None:
         return compose(x, graph, beta, weights, op, parameters, closed, reads)

@@ -19,6 +19,7 @@ from graphact._checks import (
 from graphact.graph import build, convert, edges, generators, normalize, sensors, union
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
+from graphact.graph.handles import new_handle
 from graphact.graph.neighborhoods import (
     Neighborhoods,
     hop_pattern,
@@ -71,6 +72,7 @@ class Graph:
         incoming_slot: ``(E,)``, for each edge in the order of ``outgoing`` its slot in its ``incoming`` list.
         batch: ``(N,)``, the graph to which each node belongs, where several stand side by side (:meth:`union`,
             :meth:`with_batch`), as in PyG; None for one graph. Means over a graph are taken over each of them.
+        handle: the number of the graph in compiled code, see :mod:`graphact.graph.handles`.
 
     Example:
         >>> import torch, graphact
@@ -91,6 +93,11 @@ class Graph:
     batch: Tensor | None
     _patterns: dict[tuple[int, bool, bool], Neighborhoods]
 
+    if TYPE_CHECKING:
+
+        @property
+        def handle(self) -> int: ...
+
     def __init__(self, *parts: Any, **named: Any) -> None:
         """Set the attributes, all but the last two of which must be given; constructors compute them."""
         given = {"batch": None, "_patterns": {}, **dict(zip(self.__dataclass_fields__, parts, strict=False)), **named}
@@ -99,18 +106,18 @@ class Graph:
             advice = advice or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
             kind = kind_of(parts[0] if parts else None)
             raise TypeError(f"Graph is built by its constructors, not from {kind}{advice}")
-        for name, value in given.items():
+        for name, value in {**given, "handle": new_handle(self)}.items():
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all attributes but the hop patterns, which are computed again on first use."""
-        return {**self.__dict__, "_patterns": {}}
+        return {**{name: getattr(self, name) for name in self.__dataclass_fields__}, "_patterns": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
         if not build.is_consistent(state):
             raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
-        self.__dict__.update(state)
+        self.__dict__.update(state, handle=new_handle(self))
 
     # Constructors
 

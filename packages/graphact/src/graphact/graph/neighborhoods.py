@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphact._checks import check_integer
+from graphact.graph.handles import new_handle
 
 Groups = tuple[tuple[int, int], ...]
 Structure = TypeVar("Structure")
@@ -29,6 +30,8 @@ class Neighborhoods:
         order: ``(N,)``; the nodes by ascending degree, and those of one degree by number.
         sizes: ``(G, 2)`` on the CPU; degree and number of nodes of each group.
         groups: ``sizes`` as Python integers.
+        max_degree: the largest degree.
+        handle: the number of these lists in compiled code, see :mod:`graphact.graph.handles`.
     """
 
     rowptr: Tensor
@@ -36,6 +39,24 @@ class Neighborhoods:
     order: Tensor
     sizes: Tensor
     groups: Groups
+
+    if TYPE_CHECKING:
+
+        @property
+        def max_degree(self) -> int: ...
+        @property
+        def handle(self) -> int: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_degree", self.groups[-1][0] if self.groups else 0)
+        object.__setattr__(self, "handle", new_handle(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     @classmethod
     def from_rowptr(cls, rowptr: Tensor, col: Tensor) -> "Neighborhoods":
@@ -60,10 +81,6 @@ class Neighborhoods:
     @property
     def degree(self) -> Tensor:
         return self.rowptr.diff()
-
-    @property
-    def max_degree(self) -> int:
-        return self.groups[-1][0]
 
     @property
     def rank(self) -> Tensor:

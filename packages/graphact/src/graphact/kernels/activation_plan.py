@@ -31,6 +31,7 @@ class ActivationPlan:
     """
 
     keeps_tensors = True  # saved values are tensors tracked by autograd
+    stacks = False  # values that pack() returns are one tensor for all hops, else one for each
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
         self.op, self.closed, self.shifted = op, closed, shifted
@@ -93,6 +94,14 @@ class ActivationPlan:
         if needs_x and grad_signal is not None:
             self._in_place(Tensor.add_, grad_x, self._shift_back(grad_signal) if self.shifted else grad_signal)
         return grad_x, grad_beta, grad_weights, grad_gamma
+
+    def pack(self, saved: Any) -> list[Tensor]:
+        """Return saved values as tensors."""
+        return list(saved)
+
+    def unpack(self, packed: Sequence[Tensor]) -> Any:
+        """The inverse of :meth:`pack`."""
+        return packed
 
     def _shift(self, signal: Tensor) -> Tensor:
         shifted = self.backend.shift(signal, self.tensors.weight, self.tensors.incoming)

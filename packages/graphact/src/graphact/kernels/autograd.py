@@ -15,7 +15,7 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import may_have_derivative
 from graphact.kernels import reference
 from graphact.kernels.dispatch import implementation
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists, takes_handles
 from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, is_traced, materialized
 from graphact.kernels.reference import (
     FUNCTIONS,
@@ -227,17 +227,17 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
 
     @staticmethod
     def run(x: Tensor, graph: GraphTensors, ops: str, *options: Any) -> tuple[Tensor, ...]:
-        return _completed(x, implementation(x).neighborhood_functions(x, graph, ops.split(","), *options))
+        return _completed(x, implementation(x).neighborhood_functions(x, graph, names_of(ops), *options))
 
     @staticmethod
     def fake(x: Tensor, _: Any, ops: str, closed: bool, shifting: bool, max_degree: int) -> tuple[Tensor, ...]:
-        types = wanted_results(x, ops.split(","), shifting, max_degree)
+        types = wanted_results(x, names_of(ops), shifting, max_degree)
         return _completed(x, {name: x.new_empty(x.shape, dtype=dtype) for name, dtype in types.items()})
 
     @staticmethod
     def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, graph, ops, ctx.closed, shifting, _ = inputs
-        ctx.wanted, ctx.dtype = wanted_results(x, ops.split(","), shifting, MAX_NODES), x.dtype
+        ctx.wanted, ctx.dtype = wanted_results(x, names_of(ops), shifting, MAX_NODES), x.dtype
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[-len(SLOTS) :])
         saved = {**dict(zip(RESULTS, output, strict=True)), "x": x}
@@ -262,7 +262,7 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
     @staticmethod
     def jvp(inputs: tuple[Any, ...], output: tuple[Tensor, ...], tangents: tuple[Any, ...]) -> Gradients:
         (x, graph, ops, closed, shifting, _), tangent = inputs, tangents[0]
-        held, wanted = dict(zip(RESULTS, output, strict=True)), wanted_results(x, ops.split(","), shifting, MAX_NODES)
+        held, wanted = dict(zip(RESULTS, output, strict=True)), wanted_results(x, names_of(ops), shifting, MAX_NODES)
         found = {name: held[name].new_empty(0) for name in RESULTS[: -len(SLOTS)]}  # torch refuses None for numbers
         if shifting:
             found["shift"] = Shift.apply(tangent, graph.weight, graph.weight_t, graph.lists)
@@ -283,6 +283,11 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
 
 GATHERED = RESULTS[:6]  # those whose gradients NeighborhoodFunctionsBackward takes; the one of "kernel" is apart
 SAVED = (*SLOTS, "mean", "std", "x")
+
+
+def names_of(ops: str) -> list[str]:
+    """The names in a list of them."""
+    return ops.split(",") if ops else []
 
 
 def _completed(x: Tensor, found: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
@@ -388,6 +393,8 @@ def _sums_of_products(
 
 def shift(x: Tensor, graph: Graph) -> Tensor:
     """The off-diagonal part of ``S x``; edge weights get their gradient."""
+    if takes_handles(graph) and not graph.weight.requires_grad:
+        return NeighborhoodFunctions.apply(x, tensors_of(graph), "", False, True, MAX_NODES)[0]
     return Shift.apply(x, graph.weight, graph.outgoing_weight, EdgeLists(graph.incoming, graph.outgoing))
 
 
@@ -395,12 +402,15 @@ def select(
     x: Tensor, source_index: Tensor | None, lists: Neighborhoods, op: str, closed: bool
 ) -> tuple[Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.select`."""
-    return Select.apply(x, source_index, lists, op, closed)
+    return Select.apply(x, source_index, lists.handle if takes_handles(lists) else lists, op, closed)
 
 
 def sum_sq_diff(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff`."""
-    return SumSqDiff.apply(x, EdgeLists(incoming, outgoing))
+    lists: Any = (incoming, outgoing)
+    if takes_handles(incoming) and takes_handles(outgoing):
+        lists = (incoming.handle, outgoing.handle)
+    return SumSqDiff.apply(x, EdgeLists(*lists))
 
 
 def neighborhood_functions(
@@ -434,7 +444,9 @@ def neighborhood_functions(
         # compiled code must not depend on a number that differs from graph to graph
         max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
         tensors = tensors_of(graph)
-        if not is_fused and may_have_derivative(graph.weight):  # unread, and vmap may batch them
+        if (
+            tensors.handle == 0 and not is_fused and may_have_derivative(graph.weight)
+        ):  # unread, and vmap may batch them
             tensors = tensors._replace(weight=graph.incoming_slot, weight_t=graph.incoming_slot)
         found = NeighborhoodFunctions.apply(x, tensors, ",".join(ops), closed, is_fused, max_degree)
         results = dict(zip(RESULTS, found, strict=True))
@@ -465,11 +477,8 @@ def add_own_term(shifted: Tensor, x: Tensor, graph: Graph) -> Tensor:
 
 
 def tensors_of(graph: Graph) -> GraphTensors:
-    """Return the tensors of a graph that a fused pass reads; weights are constants there."""
-    weight, weight_t = graph.weight, graph.outgoing_weight
-    if weight.requires_grad:
-        weight, weight_t = weight.detach(), weight_t.detach()
-    return GraphTensors(graph.incoming, graph.outgoing, weight, weight_t, graph.incoming_slot)
+    """Return the tensors of a graph that a fused pass reads, or its handles; weights are constants there."""
+    return GraphTensors.of_handles(graph) if takes_handles(graph) else GraphTensors.of(graph)
 
 
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:

@@ -1,11 +1,16 @@
-"""The tensors of a graph that passes over the neighbours read, as one bundle; operators take them as flat lists."""
+"""The tensors of a graph that passes over the neighbours read, as one bundle.
+
+Operators take a bundle as a flat list of tensors or, in compiled code, as the handles of the objects that hold them.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor
 
-from graphact.graph import Neighborhoods
+from graphact.graph import Graph, Neighborhoods
+from graphact.graph.handles import find_object
 
 
 class CSRLists(NamedTuple):
@@ -30,6 +35,22 @@ class CSRLists(NamedTuple):
     def from_flat(cls, tensors: Sequence[Tensor]) -> "CSRLists":
         """The inverse of :meth:`flat`."""
         return cls(*tensors)
+
+    @staticmethod
+    def handles(lists: Any) -> list[int]:
+        """The handles, for operators in compiled code; there the handle itself stands for the lists."""
+        return [lists]
+
+    @staticmethod
+    def from_handles(handles: Sequence[int]) -> int:
+        """The inverse of :meth:`handles`."""
+        return handles[0]
+
+    @staticmethod
+    def find(handle: int) -> Neighborhoods:
+        """The lists with a handle."""
+        found: Neighborhoods = find_object(handle)
+        return found
 
 
 Lists: TypeAlias = Neighborhoods | CSRLists
@@ -56,6 +77,20 @@ class EdgeLists(NamedTuple):
         """The inverse of :meth:`flat`."""
         return cls(CSRLists(*tensors[:COUNT]), CSRLists(*tensors[COUNT:]))
 
+    def handles(self) -> list[Any]:
+        """The handles, for operators in compiled code."""
+        return [*self]
+
+    @classmethod
+    def from_handles(cls, handles: Sequence[Any]) -> "EdgeLists":
+        """The inverse of :meth:`handles`."""
+        return cls(*handles)
+
+    @classmethod
+    def find(cls, handles: Any) -> "EdgeLists":
+        """The lists with these handles."""
+        return cls(find_object(handles.incoming), find_object(handles.outgoing))
+
 
 class GraphTensors(NamedTuple):
     """The lists of both directions and the weights.
@@ -66,6 +101,7 @@ class GraphTensors(NamedTuple):
         weight: in the order of ``incoming``; constant.
         weight_t: in the order of ``outgoing``; constant.
         incoming_slot: for each edge, in the order of ``outgoing``, its slot in the incoming list that holds it.
+        handle: in compiled code the handle of the graph, which stands for all its tensors; else 0.
     """
 
     incoming: Lists
@@ -73,6 +109,15 @@ class GraphTensors(NamedTuple):
     weight: Tensor
     weight_t: Tensor
     incoming_slot: Tensor
+    handle: int = 0
+
+    @classmethod
+    def of(cls, graph: Graph) -> "GraphTensors":
+        """Take them from a graph; weights are constants there."""
+        weight, weight_t = graph.weight, graph.outgoing_weight
+        if weight.requires_grad:
+            weight, weight_t = weight.detach(), weight_t.detach()
+        return cls(graph.incoming, graph.outgoing, weight, weight_t, graph.incoming_slot)
 
     @property
     def lists(self) -> EdgeLists:
@@ -88,3 +133,43 @@ class GraphTensors(NamedTuple):
         """The inverse of :meth:`flat`."""
         weight, weight_t, incoming_slot, *lists = tensors
         return cls(*EdgeLists.from_flat(lists), weight, weight_t, incoming_slot)
+
+    @classmethod
+    def of_handles(cls, graph: Graph) -> "GraphTensors":
+        """The handles of a graph, in the places of its lists, without tensors."""
+        nothing: Any = None
+        incoming: Any = graph.incoming.handle
+        outgoing: Any = graph.outgoing.handle
+        return cls(incoming, outgoing, nothing, nothing, nothing, graph.handle)
+
+    def handles(self) -> list[Any]:
+        """The handles, for operators in compiled code."""
+        return [self.handle, *self.lists]
+
+    @classmethod
+    def from_handles(cls, handles: Sequence[Any]) -> "GraphTensors":
+        """The inverse of :meth:`handles`."""
+        handle, incoming, outgoing = handles
+        nothing: Any = None
+        return cls(incoming, outgoing, nothing, nothing, nothing, handle)
+
+    @classmethod
+    def find(cls, handles: "GraphTensors") -> "GraphTensors":
+        """The tensors of the graph with these handles."""
+        return cls.of(find_object(handles.handle))
+
+
+def takes_handles(owner: Graph | Neighborhoods) -> bool:
+    """Return true in code that is compiled, not exported or transformed, where a graph is known by its handle."""
+    return (
+        torch.compiler.is_compiling()
+        and not torch.compiler.is_exporting()
+        and not torch._C._are_functorch_transforms_active()
+        and owner.handle != 0
+    )
+
+
+def is_of_handles(bundle: Any) -> bool:
+    """Return true if a bundle consists of handles."""
+    first = bundle[0] if isinstance(bundle, tuple) else bundle
+    return isinstance(first, (int, torch.SymInt))

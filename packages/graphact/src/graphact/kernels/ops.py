@@ -1,11 +1,13 @@
 """A pass over the neighbours with its shape, batching and gradient rules, each written once.
 
 Torch needs three forms of one operation. Eager code takes the shortest way: the backend is called directly, inside a
-plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need an
-registered operator, one node of their graphs. `torch.func.grad`, `jvp` and `vmap` trace a function with a
-separate ``setup_context`` around that operator. :class:`KernelOp` makes all three from one set of rules.
+plain `torch.autograd.Function` if a gradient is wanted. `torch.compile`, `torch.export` and fake tensors need a
+registered operator, one node of their graphs; compiled code passes the handle of a graph instead of its tensors
+(:mod:`graphact.graph.handles`). `torch.func.grad`, `jvp` and `vmap` trace a function with a separate
+``setup_context`` around that operator. :class:`KernelOp` makes all of them from one set of rules.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,7 +19,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.dispatch import backend, requested
+from graphact.kernels.graph_tensors import is_of_handles
 
+LIBRARY = torch.library.Library("graphact", "FRAGMENT")
 # the host reads degrees to find the launches, so a CUDA graph that the compiler records would be of one graph only
 LAUNCHED_BY_THE_HOST = [torch.Tag.cudagraph_unsafe] if hasattr(torch.Tag, "cudagraph_unsafe") else []
 
@@ -74,6 +78,7 @@ class KernelOp:
     bundle: ClassVar[tuple[Any, int] | None] = None
     linear: ClassVar[tuple[tuple[int, ...], ...]] = ()
     operator: ClassVar[Any]
+    by_handles: ClassVar[Any]
     _given: ClassVar[int]  # how many inputs are tensors before the bundle
     _num_trailing: ClassVar[int]  # how many come after it
     _rules: ClassVar[Any]
@@ -97,12 +102,16 @@ class KernelOp:
         defined.register_vmap(cls.batched)
         defined.register_autograd(cls._gradients, setup_context=cls._set_up)
         cls._eager, cls._transformed = _functions(cls, name)
+        if cls.bundle is not None:
+            cls.by_handles = _operator_by_handles(cls, f"{name}_by_handles")
 
     @classmethod
     def apply(cls, *inputs: Any) -> Any:
         """The result, in the form that fits where it is computed."""
         if is_traced(inputs[0] if inputs[0] is not None else next(x for x in inputs if x is not None)):
             if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+                if cls.bundle is not None and is_of_handles(inputs[cls.bundle[1]]):
+                    return cls.by_handles(*cls._flat(inputs, "handles"))
                 return cls.operator(*cls._flat(inputs))
             if eager_transforms.JVP_NESTING < 2:
                 return cls._transformed.apply(*cls._splat(inputs))
@@ -167,12 +176,12 @@ class KernelOp:
         return *inputs[:at], kind.from_flat(inputs[at]), *inputs[at + 1 :]
 
     @classmethod
-    def _flat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _flat(cls, inputs: tuple[Any, ...], form: str = "flat") -> tuple[Any, ...]:
         """Convert the inputs of the rules to those of the operator."""
         if cls.bundle is None:
             return inputs
         kind, at = cls.bundle
-        return *inputs[:at], kind.flat(inputs[at]), *inputs[at + 1 :]
+        return *inputs[:at], getattr(kind, form)(inputs[at]), *inputs[at + 1 :]
 
     @classmethod
     def _splat(cls, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -276,3 +285,25 @@ def _functions(
     }
     bases = (torch.autograd.Function,)
     return type(name, bases, eager), type(f"{name}_transformed", bases, transformed)
+
+
+def _operator_by_handles(operation: type[KernelOp], name: str) -> Any:
+    """Define the operator that takes the handles of a graph instead of a list of its tensors."""
+    assert operation.bundle is not None
+    (kind, at), rules = operation.bundle, operation._rules
+    LIBRARY.define(name + re.sub(r"Tensor\[\] (lists|graph)", r"SymInt[] \1", operation.schema))
+
+    def run(*inputs: Any) -> Any:
+        return rules.run(*inputs[:at], kind.find(kind.from_handles(inputs[at])), *inputs[at + 1 :])
+
+    def set_up(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        operation._set_up(ctx, (*inputs[:at], kind.from_handles(inputs[at]), *inputs[at + 1 :]), output)
+
+    def gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        return operation._gradients(ctx, *grads)
+
+    qualified = f"graphact::{name}"
+    LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, rules.fake, lib=LIBRARY)
+    torch.library.register_autograd(qualified, gradients, setup_context=set_up, lib=LIBRARY)
+    return getattr(torch.ops.graphact, name)

@@ -10,7 +10,9 @@ from graphact_lab.protocols import as_value, file_key
 
 NAME = ROUNDS
 PARTS = ("random", "unseen")  # how samples are divided, see runner.with_unseen_sources
-POINTWISE = ("relu", "prelu", "gelu", "silu")
+LOCALIZATION = "source-localization"
+TASKS = (LOCALIZATION, "consensus", "denoising")  # the first has a report
+POINTWISE = ("relu", "prelu", "gelu", "silu", "leaky-relu", "tanh")
 PNA = ("mean", "max", "min", "std")
 # Functions of adaptive filter banks, one round a layer
 BANKS: dict[str, tuple[str, ...]] = {
@@ -28,6 +30,7 @@ ACTIVATIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "median-l": (2, {"name": "median-l", "hops": 1}),
     "max-ga": (3, {"name": "max-ga", "hops": 1}),
     "median-ga": (3, {"name": "median-ga", "hops": 1}),
+    "mean-ga": (3, {"name": "mean-ga", "hops": 1}),  # a linear control
     "max-ga-unshifted": (3, {"name": "max-ga", "hops": 1, "unshifted": True}),
 }
 NEAREST = "nearest-neighbor"  # a baseline, which reads all nodes
@@ -62,6 +65,7 @@ class Rounds:
     epochs: int = 200
     batch_size: int = 100
     rates: tuple[float, ...] = (2e-2, 7e-3)  # the better one on validation samples is reported
+    task: str = LOCALIZATION
     experiment = NAME
 
     def __post_init__(self) -> None:
@@ -75,6 +79,8 @@ class Rounds:
             check_choice("activation", method, METHODS)
         for part in self.sources:
             check_choice("sources", part, PARTS)
+        if check_choice("task", self.task, TASKS) != LOCALIZATION and self.sources != PARTS[:1]:
+            raise ValueError(f"sources must be ('random',) for {self.task}, which has no sources, got {self.sources}")
 
     @property
     def jobs(self) -> tuple[RoundsJob, ...]:
@@ -91,6 +97,8 @@ class Rounds:
         """Everything that the result of a job depends on."""
         common = {name: value for name, value in asdict(self).items() if name not in ("preset", "methods")}
         common["rates"] = list(self.rates)
+        if self.task == LOCALIZATION:
+            del common["task"]  # as in rows from before there was a choice
         return {"experiment": NAME, "protocol": NAME, **common, **asdict(job), "seed": seed}
 
     def key(self, job: RoundsJob, seed: int) -> str:

@@ -25,6 +25,7 @@ NAMES = {
     "sage-max": "SAGE max",
     "pna": "PNA",
     "max-ga-unshifted": "Max G.A. from k = 0",
+    "mean-ga": "Mean G.A. (linear)",
     NEAREST: "nearest neighbour",
 }
 COLUMNS = {"random": "seen", "unseen": "unseen"}
@@ -96,11 +97,13 @@ def label(method: str) -> str:
 
 
 def message(results: RoundsResults) -> str:
-    """Return the conclusion in one or two sentences, computed from the rows."""
+    """Return the conclusion, a sentence for each division of the samples, computed from the rows."""
     bank = results.best_bank
     if bank is None or not results.rivals:
         return "No adaptive filter bank was run beside a pointwise network, so there is nothing to conclude."
-    said = []
+    functions = label(bank).removeprefix("bank, ")
+    subject = f"After {results.rounds[-1]} rounds of messages, the adaptive filter bank ({functions})"
+    said: list[str] = []
     for sources in results.sources:
         rounds = results.rounds[-1]
         gain, rival = results.gain(bank, rounds, sources), results.rivals.get((rounds, sources))
@@ -109,14 +112,13 @@ def message(results: RoundsResults) -> str:
             continue
         more = "more" if gain.mean >= 0 else "fewer"
         said.append(
-            f"in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± {gain.margin:.1f} points {more} than the "
-            f"best pointwise network ({label(rival)}{'' if gain.is_certain else '; not significant'})"
+            f"{'It' if said else subject} is right in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± "
+            f"{gain.margin:.1f} points {more} than the best pointwise network ({label(rival)})"
+            f"{'.' if gain.is_certain else ', which is not significant.'}"
         )
     if not said:
         return f"Fewer than {MIN_UNITS} graphs were run, too few for an interval."
-    functions = label(bank).removeprefix("bank, ")
-    rounds = f"{results.rounds[-1]} rounds of messages between neighbours"
-    return f"In {rounds}, the adaptive filter bank ({functions}) is right {', and '.join(said)}."
+    return " ".join(said)
 
 
 def lines_of(results: RoundsResults) -> list[list[str]]:
@@ -150,23 +152,34 @@ def terminal_table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join([*text, "", *textwrap.wrap(message(results), 80)])
+    graphs = len({row["graph"] for row in rows})
+    legend = f"Gain: points over the best pointwise network, with the 95 % interval over {graphs} graphs."
+    if lines[-1][0] == NAMES[NEAREST]:
+        legend += " The nearest neighbour reads all nodes at once, which no network may."
+    legend += f" A guess is right in {CHANCE:.0f} %."
+    return "\n".join([*text, "", *textwrap.wrap(legend, 80), "", *textwrap.wrap(message(results), 80)])
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
-    """Write ``report.html`` and ``figures/rounds.png``; return the path of the page."""
+    """Write ``report.html`` and ``figures/``, one for each division of the samples; return the path of the page."""
     results = RoundsResults(rows)
+    figures = {}
     with house_style():
-        sheet = draw(results)
-        settle(sheet)
-        png = to_png(sheet)
+        for sources in results.sources:
+            sheet = draw(results, sources)
+            settle(sheet)
+            figures[sources] = to_png(sheet)
     header, *lines = lines_of(results)
     replicas = {(row["graph"], row["split"], row["node"]) for row in rows}
     graphs, settings = len({row["graph"] for row in rows}), rows[0]["settings"]
     first = rows[0]
     page = PAGE.format(
         message=html.escape(message(results)),
-        image=base64.b64encode(png).decode(),
+        images="\n".join(
+            f'<img src="data:image/png;base64,{base64.b64encode(png).decode()}" '
+            f'alt="{SOURCES[sources].capitalize()}: right answers of each network, as in the table below">'
+            for sources, png in figures.items()
+        ),
         header="".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header),
         body="\n".join(
             "<tr>"
@@ -182,23 +195,20 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
         made=html.escape(f"graphact {first['graphact']}, torch {first['torch']}, {first['device']}"),
         command=html.escape("\n".join(commands)),
     )
-    write_atomically(folder / "figures" / "rounds.png", png)
+    for sources, png in figures.items():
+        write_atomically(folder / "figures" / f"{COLUMNS[sources]}.png", png)
     write_atomically(folder / "report.html", page.encode())
     return folder / "report.html"
 
 
-def draw(results: RoundsResults) -> Any:
+def draw(results: RoundsResults, sources: str) -> Any:
     """Draw accuracy over rounds where several were run, else a dot for each network with the interval of its gain."""
     several = len(results.rounds) > 1
     count = len(results.methods)
-    sheet = new_sheet(3.2 if several else 0.9 + 0.24 * count, 6.4)
-    panels = sheet.subplots(1, len(results.sources), sharey=True, squeeze=False)[0]
-    for axes, sources in zip(panels, results.sources, strict=True):
-        axes.set_title(SOURCES[sources].capitalize(), loc="left", weight="bold", color=INK)
-        if several:
-            draw_lines(axes, results, sources)
-        else:
-            draw_dots(axes, results, sources)
+    sheet = new_sheet(3.2 if several else 0.9 + 0.24 * count, 3.5)
+    axes = sheet.subplots()
+    axes.set_title(SOURCES[sources].capitalize(), loc="left", weight="bold", color=INK)
+    (draw_lines if several else draw_dots)(axes, results, sources)
     return sheet
 
 
@@ -247,16 +257,22 @@ PAGE = """<!DOCTYPE html>
 body {{ margin: 0 auto; max-width: 52rem; padding: 1.5rem 1rem; color: #1f2328; font: 1rem/1.6 system-ui, sans-serif; }}
 h1 {{ font-size: 1.4rem; margin: 0 0 0.5rem; }}
 .message {{ font-size: 1.125rem; border-left: 4px solid #0072b2; padding-left: 0.9rem; }}
-img {{ max-width: 100%; }}
-.scroll, pre {{ overflow-x: auto; }}
+.figures {{ display: flex; flex-wrap: wrap; gap: 0.5rem; }}
+.figures img {{ flex: 1 1 20rem; min-width: 0; max-width: 30rem; }}
+.scroll {{ overflow-x: auto; }}
+pre {{ white-space: pre-wrap; }}
 table {{ border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 0.3rem 0.6rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #d5d9de; }}
+th, td {{ padding: 0.3rem 0.6rem; text-align: right; vertical-align: bottom; border-bottom: 1px solid #d5d9de; }}
+td {{ white-space: nowrap; }}
 th:first-child {{ text-align: left; }}
+@media (max-width: 30rem) {{ table {{ font-size: 0.8125rem; }} th, td {{ padding: 0.3rem 0.2rem; }} }}
 .note {{ color: #59636e; font-size: 0.875rem; }}
 </style></head><body><main>
 <h1>In which community did it start?</h1>
 <p class="message">{message}</p>
-<img src="data:image/png;base64,{image}" alt="Right answers of each network; all values are in the table below">
+<div class="figures">
+{images}
+</div>
 <p>A diffusion starts at one node of a graph with four communities. After up to 29 steps, one node has to name the
 community of the source. All networks exchange messages with their neighbours equally often. A guess is right once in
 four. If samples are divided at random, as in the paper, a source of the test was seen in training at neighbouring
@@ -268,7 +284,8 @@ times; unseen sources do not occur in training.</p>
 </tbody></table></div>
 <p class="note">Gain: points over the pointwise network with the best test accuracy, ± half of the 95 % interval, paired
 over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes,
-which no network sees. {networks} networks of {width} features a cell, {epochs} epochs. {made}.</p>
+which no network sees. Each value is the mean of {networks} networks with {width} features, trained for
+{epochs} epochs. {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>
 """

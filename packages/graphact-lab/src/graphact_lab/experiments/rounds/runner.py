@@ -1,5 +1,6 @@
 """Training of the networks of the experiment, and the rows that come of it."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -12,10 +13,14 @@ import graphact
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, Task, TrainingSettings
-from graphact_lab.data.diffused_sources import source_localization_tasks
+from graphact_lab.data.diffused_sources import BLOCKS, source_localization_tasks, with_unseen_sources
+from graphact_lab.experiments.consensus.task import consensus_tasks
+from graphact_lab.experiments.denoising.experiment import PAPER_SNR
+from graphact_lab.experiments.denoising.task import denoising_tasks
 from graphact_lab.experiments.rounds.experiment import (
     ACTIVATIONS,
     BANKS,
+    LOCALIZATION,
     NAME,
     NEAREST,
     WITHOUT_SHIFT,
@@ -24,17 +29,13 @@ from graphact_lab.experiments.rounds.experiment import (
     orders_of,
 )
 from graphact_lab.job_progress import JobWatcher
-from graphact_lab.splits import data_generator
 from graphact_lab.store import Row, Store, StoreError
 
-COMMUNITIES, COMMUNITY_SIZE, STEPS = 4, 10, 30  # of the task
-SOURCES = (7, 1, 2)  # of a community, that train, validate and test where test sources are unseen
 
-
-def make_model(job: RoundsJob, width: int) -> GCNN:
+def make_model(job: RoundsJob, width: int, out_features: int = BLOCKS.communities) -> GCNN:
     """Return a network of a job; layers after the first add their input to their output if there are more than two."""
     orders = orders_of(job.method, job.rounds)
-    options: dict[str, Any] = {"order": orders, "bias": True, "out_features": COMMUNITIES, "residual": len(orders) > 2}
+    options: dict[str, Any] = {"order": orders, "bias": True, "out_features": out_features, "residual": len(orders) > 2}
     if ops := {**BANKS, **WITHOUT_SHIFT}.get(job.method):
         options |= {"bank": "adaptive", "ops": ops}
     else:
@@ -44,24 +45,12 @@ def make_model(job: RoundsJob, width: int) -> GCNN:
 
 def make_tasks(settings: Rounds, sources: str, seed: int) -> list[Task]:
     """Return the tasks of all graphs, splits and nodes."""
+    if settings.task == "consensus":
+        return consensus_tasks(settings.graphs, settings.splits, seed)
+    if settings.task == "denoising":
+        return denoising_tasks(settings.splits, seed, snrs_db=(PAPER_SNR,), noise_from="training hours")
     tasks = source_localization_tasks(settings.graphs, settings.splits, settings.nodes, seed)
     return tasks if sources == "random" else [with_unseen_sources(task) for task in tasks]
-
-
-def with_unseen_sources(task: Task) -> Task:
-    """Return the task with all signals of a source in one part.
-
-    The random split of the paper deals the same source at neighbouring times to training and test.
-    """
-    place = [task.details[name] for name in ("seed", "graph", "split")]
-    generator = data_generator("unseen sources of each community", *place)
-    parts: list[list[torch.Tensor]] = [[], [], []]
-    for community in range(COMMUNITIES):
-        order = community * COMMUNITY_SIZE + torch.randperm(COMMUNITY_SIZE, generator=generator)
-        for part, chosen in zip(parts, order.split(SOURCES), strict=True):
-            part.append(chosen)
-    train, validation, test = ((torch.cat(part).unsqueeze(1) * STEPS + torch.arange(STEPS)).flatten() for part in parts)
-    return replace(task, train=train, validation=validation, test=test)
 
 
 def without_weights(tasks: Sequence[Task]) -> list[Task]:
@@ -104,7 +93,8 @@ def run(
         tasks = make_tasks(settings, sources, seed)
         neighbor = RoundsJob(NEAREST, 0, sources)
         jobs = [job for job in settings.jobs if job.sources == sources]
-        for job in [*([neighbor] if with_baselines else []), *jobs]:
+        has_neighbor = with_baselines and settings.task == LOCALIZATION
+        for job in [*([neighbor] if has_neighbor else []), *jobs]:
             key = settings.key(job, seed)
             with store.claim(key) as mine:
                 if not mine or store.is_finished(key):
@@ -115,7 +105,8 @@ def run(
                 watcher.start(job.title, settings.epochs * len(settings.rates))
                 rows = run_job(settings, job, tasks, seed, device, watcher)
                 store.finish(key, rows)
-                watcher.finish(job.title, f"{sum(row['value'] for row in rows) / len(rows):.1f} % right")
+                mean = sum(row["value"] for row in rows) / len(rows)
+                watcher.finish(job.title, f"{mean:.4g} ({rows[0]['metric']})")
 
 
 def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
@@ -139,16 +130,18 @@ def run_job(
     for number, rate in enumerate(settings.rates):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            models = [make_model(job, settings.width) for _ in tasks]
+            models = [make_model(job, settings.width, tasks[0].out_features) for _ in tasks]
         training = TrainingSettings(epochs=settings.epochs, batch_size=settings.batch_size, learning_rate=rate)
         fleet = Fleet(models, tasks, device=device)
         result = fleet.train(
             training, progress=lambda epoch, *_, before=number: watcher.epoch(before * settings.epochs + epoch)
         )
-        found.append((sum(result.validation), rate, result))
+        score = sum(result.validation) if tasks[0].metric == "accuracy" else -sum(result.validation)
+        found.append((score if math.isfinite(score) else -math.inf, rate, result))
     _, rate, result = max(found, key=lambda each: each[0])
     common = stamp(settings, job, seed, device) | {
         "kind": "model",
+        "metric": tasks[0].metric,
         "rate": rate,
         "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
         "exchanges": sum(layer.exchanges for layer in models[0].layers()),
@@ -178,4 +171,4 @@ def stamp(settings: Rounds, job: RoundsJob, seed: int, device: str) -> Row:
 
 def place_of(task: Task) -> Row:
     """Return which graph, split and node a task is of."""
-    return {"graph": task.details["graph"], "split": task.details["split"], "node": task.node}
+    return {"graph": task.details.get("graph"), "split": task.details["split"], "node": task.node}

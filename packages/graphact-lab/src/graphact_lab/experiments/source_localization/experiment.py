@@ -116,7 +116,7 @@ EXPERIMENT = Experiment(
         headlines=slice(-1, None),
     ),
     needed=("features",),
-    task_options=("communities", "community_size", "p", "q"),
-    usual_options={"communities": 4, "community_size": 10, "p": 0.8, "q": 0.1},
+    task_options=("communities", "community_size", "p", "q", "sources"),
+    usual_options={"communities": 4, "community_size": 10, "p": 0.8, "q": 0.1, "sources": "random"},
     published=TABLE_1,
 )

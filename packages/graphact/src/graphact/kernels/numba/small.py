@@ -4,6 +4,7 @@ Where a pass takes microseconds, so does every tensor that is made, viewed or ch
 """
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class SmallPlan:
     """Evaluation of an activation on small signals; see :class:`graphact.kernels.activation_plan.ActivationPlan`."""
 
     keeps_tensors = False
+    stacks = True
 
     def __init__(self, graph: Graph, x: Tensor, op: str, closed: bool, shifted: bool) -> None:
         self.op, self.closed, self.shifted = op, closed, shifted
@@ -47,14 +49,14 @@ class SmallPlan:
         kept = x.dtype if op == "kernel" else slot_dtype(self.max_degree)
         self.kept = torch.empty(0, dtype=kept, device="cpu").numpy().dtype
         lists = (part for side in self.tensors[:2] for part in (side.rowptr, side.col))
-        parts = (*lists, *self.tensors[2:], *([] if self.diagonal is None else [self.diagonal]))
+        parts = (*lists, *self.tensors[2:5], *([] if self.diagonal is None else [self.diagonal]))
         self.read = tuple({id(part): part for part in parts}.values())
         self._lay_out()
 
     def _lay_out(self) -> None:
         """Take the arrays of all tensors, which do not follow one that moves to shared memory."""
         addresses = [*map(Tensor.data_ptr, self.read)]
-        incoming, outgoing, *weights, incoming_slot = self.tensors
+        incoming, outgoing, *weights, incoming_slot, _ = self.tensors
         (work, forth, self.sizes), (_, back, _) = self.layout.sizes(incoming), self.layout.sizes(outgoing)
         self.forth, self.back = (*work[0], *forth), (*work[0], *back)
         weight, weight_t = map(flat, weights)
@@ -102,6 +104,19 @@ class SmallPlan:
         grad_width = torch.from_numpy(grad_gamma).to(x.dtype).view(()) if isinstance(gamma, Tensor) else None
         grad_weights = torch.from_numpy(grad_h).view(weights.shape)
         return torch.from_numpy(grad_x), torch.from_numpy(grad_beta).view(()), grad_weights, grad_width
+
+    def pack(self, saved: Any) -> list[Tensor]:
+        """Return saved values as tensors."""
+        _, _, signals, terms, slots, distances = saved
+        kept = [terms, slots] if distances is None else [terms, signals, distances]
+        return [torch.from_numpy(part).view(len(part), *self.shape) for part in kept]
+
+    def unpack(self, packed: Sequence[Tensor]) -> Any:
+        """The inverse of :meth:`pack`."""
+        terms, kept, *distances = (array_of(part).reshape(len(part), -1) for part in packed)
+        if self.op == "kernel":
+            return None, 0, kept, terms, None, distances[0] if distances else terms
+        return None, 0, terms, terms, kept, None
 
 
 def array_of(tensor: Tensor) -> Array:

@@ -1,0 +1,46 @@
+"""Numbers that stand for graphs in compiled code.
+
+An operator of torch takes tensors and numbers. Given the tensors of a graph, compiled code guards and copies each of
+them, and must not ask for degrees; given the number of a graph, it hands over one integer, and the operator finds the
+graph with all that was prepared for it.
+"""
+
+import itertools
+from collections import deque
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+
+_numbers = itertools.count(2)  # compiled code specializes on 0 and 1
+_objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller's graph is gone
+_captured: dict[int, Any] = {}  # a CUDA graph reads their memory whenever it is replayed
+_HAS_CUDA = torch.version.cuda is not None or torch.version.hip is not None
+
+
+def new_handle(owner: Any) -> int:
+    """Return a number by which :func:`find_object` finds an object as long as somebody keeps it.
+
+    In compiled code, where an object may never exist, it is 0.
+    """
+    if torch.compiler.is_compiling():
+        return 0
+    handle = next(_numbers)
+    _objects[handle] = owner
+    return handle
+
+
+def find_object(handle: int) -> Any:
+    """Return the object with this number, and keep those that were found last."""
+    found = _objects.get(handle)
+    if found is None:
+        raise RuntimeError(
+            "the graph of compiled code is gone: keep the Graph (or the edge_index that it was built from) until the "
+            "backward pass"
+        )
+    if not _recent or _recent[-1] is not found:
+        _recent.append(found)
+    if _HAS_CUDA and torch.cuda.is_current_stream_capturing():
+        _captured[handle] = found
+    return found
