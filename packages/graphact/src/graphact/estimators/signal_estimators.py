@@ -221,6 +221,11 @@ class SignalEstimator(GraphEstimator):
         scale = fit_scale("X", readings[:last], self.scaling == "node")
         scaled = scale.apply(readings).to(self.device)
         targets, loss_of, out_scale = self._prepare_targets(readings, y, last)
+        is_known = targets.isfinite() if targets.is_floating_point() else targets >= 0
+        for times, part in ((train, "training"), (held_out, "held-out")):
+            if len(times) and not is_known[torch.as_tensor(times)].any():
+                name, what = "X" if y is None else "y", "class" if is_classifier(self) else "number"
+                raise ValueError(f"{name} must hold a {what} in the {part} part, got NaN alone")
         corruption = self._corruption()
 
         def inputs_at(times: Array, generator: torch.Generator | None = None) -> Tensor:
@@ -401,8 +406,6 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         part = values[:last] if values.ndim == 3 else values[:last, np.newaxis]
         scale = fit_scale("X" if y is None else "y", part, per_node)
         targets = scale.apply(values).to(self.device)
-        if not bool(targets[:last].isfinite().any()):
-            raise ValueError("y must hold a number in the training part, got NaN alone")
 
         def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
             known = ~target.isnan()
