@@ -325,9 +325,11 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
 
     The network has its scaling in itself: readings go in and answers come out in their own units, also in a model file,
     in ONNX and on agents. The last times are held out to stop training; none of them is shuffled into the others.
+    Further settings are those of :class:`GraphEstimator`.
 
     Args:
-        rounds: exchanges between neighbours for one answer: as many layers of order 1.
+        rounds: exchanges between neighbours for one answer: as many layers of order 1; an activation of neighbourhoods
+            takes rounds of its own.
         task: what to learn without ``y``. ``"denoise"`` and ``"impute"`` learn the readings from corrupted ones: with
             noise, outliers and hidden readings, or with hidden ones alone; ``"forecast"`` learns those to come.
         horizon: times to forecast ahead.
@@ -343,28 +345,12 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         width: features of a layer.
         bank: ``"adaptive"`` or ``"linear"`` filter banks, see :class:`graphact.nn.GCNN`.
         ops: a list of the functions of adaptive banks.
-        activation: of the layers; one of neighbourhoods takes rounds of its own.
-        normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` is used unchanged.
-        dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
-        epochs: passes over the training part; the step size falls along half a cosine.
-        batch_size: times in a step.
-        learning_rate: the first step size of Adam.
-        weight_decay: decoupled decay of the parameters.
-        early_stopping: hold out the last times, keep the parameters with the least loss on them, and stop after
-            ``patience`` epochs without a smaller one.
-        validation_fraction: the part that is held out.
-        patience: epochs to wait.
-        device: where to train and predict.
-        verbose: print a line each epoch.
-        random_state: decides initial parameters, batches and corruption.
+        batch_size: times in a step; the step size falls along half a cosine, epoch by epoch.
 
     Attributes:
         model_: the trained :class:`graphact.nn.ScaledNetwork`; :meth:`save` writes it for ``load`` and for agents.
         graph_: the graph it was trained on, as a shift operator.
         nodes_: names of the nodes.
-        loss_curve_: the training loss of each epoch, of scaled targets.
-        n_iter_: epochs that were run.
-        best_epoch_: the epoch whose parameters were kept.
 
     Example:
         >>> import numpy as np, graphact
