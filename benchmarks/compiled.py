@@ -37,15 +37,21 @@ def compiled_in(mode, function):
     return function if MODES[mode] is None else torch.compile(function, mode=MODES[mode])
 
 
-def in_all_modes(name, make_step, modes, checked=None):
-    """Return the training steps of one contender, by mode, once they give what eager code gives."""
+def in_all_modes(name, make_step, modes):
+    """Return the training steps of one contender by mode, if they give what eager code gives.
+
+    Of PyG's code, which torch 2.13 compiles wrongly in places, a wrong mode is left out.
+    """
     steps, right = {}, None
     for mode in modes:
         step = make_step(mode)
         for _ in range(3):  # a CUDA graph is recorded at the second call
             gradients = [None if one is None else one.clone() for one in step()]
         right = gradients if right is None else right
-        if not close(gradients[:checked], right[:checked]):
+        if not close(gradients, right):
+            if name.startswith("PyG"):
+                echo(f"{name}: not timed {mode}, where it is wrong")
+                continue
             raise RuntimeError(f"{name}: {mode} and eager code differ")
         steps[name, mode] = step
     return steps
@@ -126,8 +132,7 @@ def networks(sizes, features, device, modes, clock):
 
             return step
 
-        # PyG's maximum splits the gradient where values tie, which rounding decides
-        contenders |= in_all_modes(name, make, modes, checked=1 if name.startswith("PyG") else None)
+        contenders |= in_all_modes(name, make, modes)
     return table_of(times(contenders, device, clock))
 
 
@@ -142,9 +147,7 @@ def table_of(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument(
-        "--busy", action="store_true", help="its own time instead of the clock's, on a CPU that is busy"
-    )
+    parser.add_argument("--busy", action="store_true", help="its own time instead of the clock's")
     parser.add_argument("--largest", type=count, default=10**9, help="leave out graphs of more nodes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures here, as JSON")
     options = parser.parse_args()
@@ -171,7 +174,8 @@ def main():
             echo("|---" * (2 * len(modes) + 1) + "|")
             relu = found[title]["ReLU"]
             for contender, row in found[title].items():
-                cells = (f"{row[mode]:.3f} | {row[mode] / relu[mode]:.2f}" for mode in modes)
+                timed = [(row.get(mode), relu[mode]) for mode in modes]
+                cells = (f"{one:.3f} | {one / base:.2f}" if one else "- | -" for one, base in timed)
                 echo(f"| {contender} | " + " | ".join(cells) + " |")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

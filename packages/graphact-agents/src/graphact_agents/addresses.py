@@ -33,7 +33,7 @@ class Address:
             not colon
             or not host
             or not is_text
-            or not port.isdecimal()
+            or not (port.isascii() and port.isdecimal())
             or (":" in host and not bracketed)
             or int(port) > 65_535
         ):
@@ -73,7 +73,7 @@ class Addresses:
 
 def status_address(text: str) -> Address:
     """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
-    return Address.parse(f"127.0.0.1:{text}" if text.isdecimal() else text)
+    return Address.parse(f"127.0.0.1:{text}" if ":" not in text else text)
 
 
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:

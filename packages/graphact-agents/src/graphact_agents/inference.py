@@ -3,8 +3,7 @@
 Both take the node's value ``(..., F)`` and its row of S; see :mod:`graphact_agents.program`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from graphact_agents import scalar_functions
 from graphact_agents.links import ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
-from graphact_agents.operations import NeighborhoodFunction
 from graphact_agents.program import Exchange, Program
 
 
@@ -45,12 +43,12 @@ def run_chain(layers: Sequence[ModelLayer], x: Array, row: ShiftRow) -> Program[
 
 def run_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Form the shift, and the functions of the neighbourhood if the filter has any, from each exchange; mix."""
-    taps, functions = layer.arrays["taps"], layer.functions
+    taps = layer.arrays["taps"]
     out: Array = x @ taps[0]
     for k, tap in enumerate(taps[1:]):
         heard, weights = row.gather((yield Exchange(x)), x)
-        for number, (operation, parameters) in enumerate(functions):
-            value = over_members(operation, parameters, layer.settings["closed"], x, heard)
+        for number in range(len(layer.functions)):
+            value = evaluate(layer, number, x, heard)
             out = out + value @ layer.arrays["function_taps"][number, k]
         x = row.shift(x, heard, weights)
         out = out + x @ tap
@@ -87,8 +85,8 @@ def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array
         x = row.shift(x, heard, weights)
     for hop in range(hops):
         heard, weights = row.gather((yield Exchange(x)), x)
-        for operation, by_hop in zip(layer.operations, mixing, strict=True):
-            out = out + by_hop[hop] * evaluate(layer, operation, x, heard)
+        for number, by_hop in enumerate(mixing):
+            out = out + by_hop[hop] * evaluate(layer, number, x, heard)
         if hop + 1 < hops:
             x = row.shift(x, heard, weights)
     return out
@@ -153,14 +151,8 @@ PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
 """Functions and programs by the kind of a layer."""
 
 
-def evaluate(layer: ModelLayer, operation: NeighborhoodFunction, own: Array, heard: Array) -> Array:
-    """Return an operation of a hop mixture over the node's value ``(..., F)`` and those that answered."""
-    return over_members(operation, layer.parameters, layer.is_closed, own, heard)
-
-
-def over_members(
-    operation: NeighborhoodFunction, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
-) -> Array:
-    """Return an operation over values ``(d, ..., F)`` that were received, and the node's own if ``closed``."""
-    members = np.concatenate([own[np.newaxis], heard]) if closed else heard
+def evaluate(layer: ModelLayer, number: int, own: Array, heard: Array) -> Array:
+    """Return a function of a layer over values ``(d, ..., F)`` that were received, and the node's own if it counts."""
+    operation, parameters = layer.functions[number]
+    members = np.concatenate([own[np.newaxis], heard]) if layer.closed else heard
     return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), parameters), own.dtype)

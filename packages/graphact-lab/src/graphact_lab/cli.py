@@ -11,9 +11,9 @@ from graphact_lab.commands.run import report, run
 DESCRIPTION = """\
 The experiments of the paper and the benchmarks beyond it, by one command each.
 
-  graphact-lab run source-localization          a minute or two on a laptop: table, figure and HTML report
-  graphact-lab run consensus --preset paper     all of it, resumable: run the same command again after a stop
-  graphact-lab report out/consensus-paper       the report again, from the stored results
+  graphact-lab run rounds                     two minutes: table, HTML report
+  graphact-lab run consensus --preset paper   all of it; after a stop, again
+  graphact-lab report out/consensus-paper     the report, from stored results
 """
 COMMANDS = {
     "run": (run, "run an experiment and write its report"),

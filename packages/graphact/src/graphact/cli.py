@@ -14,11 +14,11 @@ from graphact.commands.partition import partition
 DESCRIPTION = """\
 Neighbourhood functions for graph neural networks.
 
-  graphact list                                activations and convolutions
-  graphact certify MODEL --graph G             what is guaranteed of a trained model on a graph
-  graphact export MODEL --graph G --out F      a trained model as an ONNX file
-  graphact bench GRAPH                         how fast activations run on a graph
-  graphact partition GRAPH --parts P --out D   a graph as files, one for each process
+  graphact list activations
+  graphact certify model.safetensors --graph graph.npz
+  graphact export model.safetensors --graph graph.npz --out model.onnx
+  graphact bench graph.npz
+  graphact partition graph.npz --parts 4 --out parts
 """
 COMMANDS = {
     "list": (list_all, "list activations and convolutions"),

@@ -147,7 +147,7 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
     beta, mixing_weights = layer.arrays["beta"], layer.arrays["weights"]
     skipped = layer.exchanges - len(mixing_weights)  # the round that only shifts
     rectified = np.maximum(x, 0)
-    values = [evaluate_operation(layer, layer.operations[0], around.own, around.heard) for around in rounds[skipped:]]
+    values = [evaluate_operation(layer, 0, around.own, around.heard) for around in rounds[skipped:]]
     out = beta * rectified + sum(mixing * value for mixing, value in zip(mixing_weights, values, strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
@@ -159,7 +159,7 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
             "beta": np.asarray((grad * rectified).sum()),
             "weights": by_feature if mixing_weights.ndim == 2 else by_feature.sum(1),
         }
-        for name in (name for name in layer.operations[0].parameters if f"log_{name}" in layer.arrays):
+        for name in (name for name in layer.functions[0][0].parameters if f"log_{name}" in layer.arrays):
             gradients[f"log_{name}"] = np.asarray(sum(logs[name] for _, _, logs in parts), grad.dtype)
         direct = grad * beta * (x > 0)
         if not wanted:
@@ -199,13 +199,13 @@ def operation_vjp(
 ) -> operations.Gradients:
     """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
     own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods
-    (operation,), closed = layer.operations, layer.is_closed
+    ((operation, parameters),), closed = layer.functions, layer.closed
     members = np.insert(around.heard, place, own, axis=0) if closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(operation.parameters, 0.0)
     assert operation.gradient is not None  # see check_learnable
     neighbors = np.moveaxis(members, 0, -2)
-    back_own, back, logs = operation.gradient(own[..., np.newaxis, :], neighbors, value, grad, layer.parameters)
+    back_own, back, logs = operation.gradient(own[..., np.newaxis, :], neighbors, value, grad, parameters)
     back = np.moveaxis(back, -2, 0)
     return (back_own + back[place], np.delete(back, place, axis=0), logs) if closed else (back_own, back, logs)
 
@@ -217,7 +217,8 @@ def check_learnable(model: Model) -> Model:
     for part, layer in zip(model.parts, model.layers, strict=True):
         function, is_known = layer.kind, layer.kind in VJPS
         if layer.kind == "hop-mixture":
-            function, is_known = layer.operations[0].name, layer.operations[0].gradient is not None
+            operation, _ = layer.functions[0]
+            function, is_known = operation.name, operation.gradient is not None
         elif layer.kind == "activation":
             function = layer.settings["function"]
         elif layer.kind in ("standardize", "rescale") and {*model.trained} & {f"{part}.mean", f"{part}.std"}:

@@ -225,6 +225,12 @@ def finish(store: "Store", *, as_json: bool) -> int:
             table = terminal_table(rows)
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
+    except KeyError as error:
+        if own is None:
+            raise
+        raise ValueError(
+            f"a row in {store.directory} has no {error}: it is damaged or of another version; run into another --out"
+        ) from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
     sys.stdout.write(f"\n{table}\n\nreport: {page}\n" if table else f"\nreport: {page}\n")

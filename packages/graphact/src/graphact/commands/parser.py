@@ -19,7 +19,9 @@ SHARED: dict[str, dict[str, Any]] = {
     "graph": {"type": Path, "metavar": "GRAPH", "help": "a graph file that Graph.load reads"},
     "--normalize": {
         "choices": ("spectral", "symmetric", "gcn", "random_walk", "laplacian"),
-        "help": "rescale the shift operator first, as Graph.normalize does",
+        "metavar": "KIND",
+        "help": "rescale the shift operator first, as Graph.normalize does: spectral, symmetric, gcn, random_walk or "
+        "laplacian",
     },
     "--signals": {"type": Path, "metavar": "FILE"},
     "--import": {
