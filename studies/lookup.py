@@ -62,7 +62,8 @@ class Lookup:
     @cached_property
     def tables(self):
         """Every table by its name."""
-        return {file.stem: read_table(file) for file in sorted(self.folder.glob("*.csv"))}
+        optional = {"rounds-tasks": []}  # which rows may not fill yet
+        return optional | {file.stem: read_table(file) for file in sorted(self.folder.glob("*.csv"))}
 
     @staticmethod
     def stated(text, source):
@@ -345,19 +346,19 @@ class Lookup:
             random = [f"{one['mean']:.1f}" for one in self.lines("unseen", split="random", **place)]
             gain = f"{self.gain(line)} over {self.name({'method': line['rival']})}" if line["rival"] else ""
             body.append([self.name(line), *(random or [""]), f"{line['mean']:.1f}", gain])
-        return body
+        return body if lines else []
 
-    def rounds_table(self):
-        """Return quality against rounds: a line for each kind, a column for each number of rounds and split."""
-        cells = self.tables["rounds"]
-        columns = sorted({(line["split"], line["rounds"]) for line in cells})
+    def rounds_table(self, table="rounds", group="split", digits=1):
+        """Return quality against rounds: a line for each kind, a column for each number of rounds and split or task."""
+        cells = self.tables[table]
+        columns = sorted({(line[group], line["rounds"]) for line in cells})
         body = [["", *(f"{split}, {number} rounds" for split, number in columns)]]
         for kind, words in KINDS.items():
             texts = []
             for split, number in columns:
-                own = self.lines("rounds", split=split, rounds=number, kind=kind)
-                gain = f" ({self.gain(own[0])})" if own and own[0].get("rival") else ""
-                texts.append(f"{own[0]['mean']:.1f}{gain}" if own else "")
+                own = self.lines(table, rounds=number, kind=kind, **{group: split})
+                gain = f" ({self.gain(own[0], digits=digits)})" if own and own[0].get("rival") else ""
+                texts.append(f"{own[0]['mean']:.{digits}f}{gain}" if own else "")
             body += [[words, *texts]] if any(texts) else []
         return body
 

@@ -16,7 +16,7 @@ import graphact_agents
 from graphact import nn
 from graphact.registry import BUILT_IN
 from graphact_agents import load_model, save_model
-from graphact_agents.model_file import hash_header
+from graphact_agents.disk import hash_json
 from support.graphs import random_graph
 from support.on_agents import to_model
 
@@ -217,6 +217,6 @@ def test_agents_accept_what_the_schema_accepts(name, plain, tmp_path):
     header, arrays = read_file(plain)
     apply, expected = CHANGES[name]
     apply(header)
-    header["header_sha256"] = hash_header(header)
+    header["header_sha256"] = hash_json(header, "header_sha256")
     save_file({key: np.array(value) for key, value in arrays.items()}, tmp_path / "m", {"graphact": json.dumps(header)})
     assert AGENTS.is_valid(header) == accepts(tmp_path / "m") == expected

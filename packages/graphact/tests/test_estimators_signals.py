@@ -267,7 +267,17 @@ FAULTS = {
     "a missing node": (
         lambda x, y: (x[:, 1:], y[:, 1:]),
         {},
-        "a column for each of the 6 nodes of graph, in their order, got 5",
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
+    ),
+    "a missing node of a sparse tensor": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {"graph": weather()[2].to_dense().to_sparse()},
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
+    ),
+    "a missing node of an edge_index": (
+        lambda x, y: (x[:, 1:], y[:, 1:]),
+        {"graph": weather()[2].to_edge_index()[0]},
+        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
     ),
     "targets of other times": (lambda x, y: (x, y[1:]), {}, r"y must have the shape \(160, 6\), as X, got \(159, 6\)"),
     "targets of one node": (lambda x, y: (x, y[:, 0]), {}, "target_node= must say which of the 6 nodes"),
@@ -366,6 +376,16 @@ FAULTS = {
         {"task": "denoise"},
         "X must hold a reading in the training part, got NaN alone",
     ),
+    "no target in the held-out part": (
+        lambda x, y: (x, np.where(np.arange(160)[:, None] < 136, y, np.nan)),
+        {},
+        "y must hold a number in the held-out part, got NaN alone",
+    ),
+    "no reading in the held-out part": (
+        lambda x, y: (np.where(np.arange(160)[:, None] < 136, x, np.nan), None),
+        {"task": "impute"},
+        "X must hold a number in the held-out part, got NaN alone",
+    ),
     "complex numbers": (lambda x, y: (x + 1j, y), {}, "X must hold real numbers, got complex128"),
     "a constant node of its own scale": (
         lambda x, y: (np.where(np.arange(6) == 2, 7.0, x), y),
@@ -380,8 +400,10 @@ def test_one_line_for_each_fault(fault):
     clean, noisy, graph = weather()
     spoil, settings, message = FAULTS[fault]
     x, y = spoil(noisy, clean)
+    settings = {**QUICK, "graph": graph, **settings}
+    graph = settings.pop("graph")
     with pytest.raises(ValueError, match=message) as caught:
-        SignalRegressor(**{**QUICK, **settings}).fit(x, y, graph=graph)
+        SignalRegressor(**settings).fit(x, y, graph=graph)
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -446,6 +468,14 @@ def test_times_that_do_not_ascend():
     with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*asfreq"):
         model.fit(table.drop(hours[5]), graph=graph)
     model.fit(table.drop(hours[5]).asfreq("h"), graph=graph)
+    months = pandas.period_range("2001-01", periods=160, freq="M")
+    for index in (hours.astype(str), hours.astype(object), months):
+        other = table.set_axis(index)
+        model.fit(other, graph=graph)
+        with pytest.raises(ValueError, match="equal steps of time"):
+            model.fit(other.drop(index[5]), graph=graph)
+    with pytest.raises(ValueError, match=r"X must have times or numbers as its index .*, got 'a000': .*to_datetime"):
+        model.fit(table.set_axis([f"a{number:03}" for number in range(160)]), graph=graph)
 
 
 def test_rounded_times_have_equal_steps():
@@ -496,6 +526,11 @@ def test_missing_values_of_tables():
     model = SignalClassifier(**QUICK).fit(noisy, table, graph=graph)
     expected = SignalClassifier(**QUICK).fit(noisy, np.where(known, labels, np.nan), graph=graph)
     np.testing.assert_array_equal(model.predict_proba(noisy), expected.predict_proba(noisy))
+    for part, name in ((slice(0, 136), "training"), (slice(136, 160), "held-out")):
+        unknown = np.where(known, labels, np.nan)
+        unknown[part] = np.nan
+        with pytest.raises(ValueError, match=f"y must hold a class in the {name} part, got NaN alone"):
+            SignalClassifier(**QUICK).fit(noisy, unknown, graph=graph)
     with pytest.raises(ValueError, match="y must hold a class to score, got none"):
         model.score(noisy, np.full(clean.shape, np.nan))
     with pytest.raises(ValueError, match=r"sample_weight must have the shape \(160,\), got \(7,\)"):

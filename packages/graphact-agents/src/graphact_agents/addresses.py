@@ -5,8 +5,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+PORTS = range(10_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Address:
             not colon
             or not host
             or not is_text
-            or not port.isdecimal()
+            or not (port.isascii() and port.isdecimal())
             or (":" in host and not bracketed)
             or int(port) > 65_535
         ):
@@ -72,34 +73,23 @@ class Addresses:
 
 def status_address(text: str) -> Address:
     """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
-    return Address.parse(f"127.0.0.1:{text}" if text.isdecimal() else text)
+    return Address.parse(f"127.0.0.1:{text}" if ":" not in text else text)
 
 
 def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
     """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations.
 
-    They are none that the system hands out by itself, so that no connection takes one before its node has started.
+    They are below those that Linux hands out by itself, so that no connection takes one before its node has started.
     """
-    first, last = ephemeral_ports()
-    candidates = list(range(10_000, first) if first > 16_000 else range(last + 1, 65_536))
-    random.SystemRandom().shuffle(candidates)
     found: list[Address] = []
     with ExitStack() as held:
-        while len(found) < num_nodes:
-            if not candidates:
-                raise OSError(f"this machine has not got {num_nodes} free ports")
-            port = candidates.pop()
+        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+            if len(found) == num_nodes:
+                return found
             stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             with suppress(OSError):
                 stream.bind((host, port))
                 datagrams.bind((host, port))
                 found.append(Address(host, port))
-    return found
-
-
-def ephemeral_ports() -> tuple[int, int]:
-    """The first and the last port that the system gives to those who ask for any."""
-    setting = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    first, last = map(int, setting.read_text().split()) if setting.is_file() else (32_768, 60_999)
-    return first, last
+    raise OSError(f"this machine has not got {num_nodes} free ports")

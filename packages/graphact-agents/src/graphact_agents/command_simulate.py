@@ -100,20 +100,18 @@ def compare_outputs(outputs: Array, central: Array) -> Lines:
 
 def summarize_inference(outcome: SimulationOutcome, cost: Cost, runs: int, num_nodes: int) -> Lines:
     """Messages, losses and crashes, a line each."""
-    counters, network = outcome.counters, outcome.network
-    awaited = counters.links_used + counters.links_missed
-    complete = {run for run in range(runs) if all((run, i) in outcome.results for i in range(num_nodes))}
-    complete -= {run for (run, _), result in outcome.results.items() if not result.complete}
-    refused = {name: getattr(counters, name) for name in ("malformed", "foreign", "forged", "stale", "duplicate")}
+    counters, missed = outcome.counters, outcome.counters.links_missed
+    awaited = counters.links_used + missed
+    whole = sum(all((run, i) in outcome.results and outcome.results[run, i].complete for i in range(num_nodes))
+                for run in range(runs))  # fmt: skip
+    refused = ("malformed", "foreign", "forged", "stale", "duplicate")
     return [
-        ("inferences", f"{runs}, of which {len(complete)} with every link in every round"),
+        ("inferences", f"{runs}, of which {whole} with every link in every round"),
         ("rounds an inference", f"{cost.rounds}"),
-        ("links missed", f"{counters.links_missed} of {awaited} ({counters.links_missed / max(1, awaited):.3g})"),
+        ("links missed", f"{missed} of {awaited} ({missed / max(1, awaited):.3g})"),
         ("data messages", f"{counters.data_sent} (without faults: {cost.messages * runs})"),
         ("bytes in data messages", f"{counters.data_bytes_sent} (without faults: {cost.bytes * runs})"),
         ("retransmissions", f"{counters.resent}, asked for {counters.requests_sent} times"),
-        ("all bytes sent", f"{counters.bytes_sent}"),
-        ("refused", ", ".join(f"{count} {name}" for name, count in refused.items())),
-        ("network", f"{network.sent} datagrams sent, {network.lost} lost, {network.duplicated} duplicated"),
+        ("refused", ", ".join(f"{getattr(counters, name)} {name}" for name in refused)),
         ("crashes", f"{outcome.crashes}"),
     ]

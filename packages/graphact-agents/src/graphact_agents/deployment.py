@@ -13,7 +13,7 @@ import numpy as np
 
 from graphact_agents.addresses import Addresses
 from graphact_agents.certificates import TLS_FOLDER
-from graphact_agents.disk import check_owner, check_parent, one_line, read_json, write_atomically
+from graphact_agents.disk import check_owner, check_parent, hash_json, one_line, read_json, write_atomically
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import KEY_BYTES, link_key
@@ -84,7 +84,7 @@ class Deployment:
         }
         if row.name:
             described["name"] = row.name
-        described["sha256"] = hash_json(described)
+        described["sha256"] = hash_json(described, "sha256")
         content[NODE] = json.dumps(described, indent=1).encode()
         for name, each in content.items():
             (folder / name).parent.mkdir(mode=0o700, exist_ok=True)
@@ -110,16 +110,10 @@ class Deployment:
             files = {str(name): str(digest) for name, digest in described["files"].items()}
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ValueError(f"{folder}: damaged: {one_line(error)}") from error
-        if described.get("sha256") != hash_json(described):
+        if described.get("sha256") != hash_json(described, "sha256"):
             raise ValueError(f"{folder / NODE}: damaged: its SHA-256 differs from the one recorded")
         check_files(folder, links.deployment, files)
         return cls(links, row, model, addresses, settings)
-
-
-def hash_json(described: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of all entries of a JSON object but that which holds it."""
-    rest = {name: value for name, value in described.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check_files(folder: Path, deployment: str, files: Mapping[str, str]) -> None:
@@ -149,20 +143,6 @@ def check_one_model(deployments: Sequence[Deployment]) -> Model:
 
 
 # From a model file and a graph file to what each node holds
-
-
-def resolve_model(model: Model | FilePath) -> Model:
-    """Return a model, read from its file if it is given by that; TypeError for anything else, such as a torch model."""
-    if isinstance(model, Model | str | os.PathLike):
-        return model if isinstance(model, Model) else load_model(model)
-    raise TypeError(f"model must be the path of a file that graphact.save wrote, got {type(model).__name__}")
-
-
-def resolve_graph(graph: ShiftOperator | FilePath) -> ShiftOperator:
-    """Return a shift operator, read from its file if it is given by that; TypeError for anything else."""
-    if isinstance(graph, ShiftOperator | str | os.PathLike):
-        return graph if isinstance(graph, ShiftOperator) else load_graph(graph)
-    raise TypeError(f"graph must be the path of a file that graphact.Graph.save wrote, got {type(graph).__name__}")
 
 
 def deploy(
@@ -197,7 +177,14 @@ def deploy(
         >>> nodes[1].links.hears, nodes[2].links.hears
         ((0, 2), (1,))
     """
-    plain, operator = resolve_model(model), resolve_graph(graph)
+    for name, given, kind, writer in (
+        ("model", model, Model, "graphact.save"),
+        ("graph", graph, ShiftOperator, "graphact.Graph.save"),
+    ):
+        if not isinstance(given, kind | str | os.PathLike):  # such as a torch model
+            raise TypeError(f"{name} must be the path of a file that {writer} wrote, got {type(given).__name__}")
+    plain = model if isinstance(model, Model) else load_model(model)
+    operator = graph if isinstance(graph, ShiftOperator) else load_graph(graph)
     epoch = secrets.randbits(63) if epoch is None else epoch
     secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
     if len(secret) != KEY_BYTES:

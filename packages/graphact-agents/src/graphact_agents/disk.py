@@ -1,6 +1,7 @@
 """Files on disk: written whole or not at all, read with errors of one line."""
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -10,6 +11,7 @@ import tempfile
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,12 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def hash_json(content: Mapping[str, Any], without: str) -> str:
+    """Return the SHA-256 of all entries of a JSON object but that which holds it."""
+    rest = {name: value for name, value in content.items() if name != without}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""Programs of inference in NumPy, one for each kind of layer; each exchanges with the neighbours as often as it needs.
+"""Inference in NumPy: functions of layers that need no neighbour, and programs of those that exchange with them.
 
-A program takes the node's value ``(..., F)`` and its row of S; see :mod:`graphact_agents.program`.
+Both take the node's value ``(..., F)`` and its row of S; see :mod:`graphact_agents.program`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from graphact_agents import scalar_functions
 from graphact_agents.links import ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import Model, ModelLayer
-from graphact_agents.operations import NeighborhoodFunction
 from graphact_agents.program import Exchange, Program
 
 
@@ -30,31 +28,28 @@ def infer(model: Model, row: ShiftRow, signal: Array) -> Program[Array]:
     x = np.ascontiguousarray(signal, model.dtype)
     if x.ndim < 1 or (model.in_features is not None and x.shape[-1] != model.in_features):
         raise ValueError(f"signal must have the shape (..., {model.in_features or 'F'}), got {np.shape(signal)}")
-    for layer in model.layers:
-        x = yield from PROGRAMS[layer.kind](layer, x, row)
+    return (yield from run_chain(model.layers, x, row))
+
+
+def run_chain(layers: Sequence[ModelLayer], x: Array, row: ShiftRow) -> Program[Array]:
+    """Run layers one after the other."""
+    for layer in layers:
+        if layer.kind in FUNCTIONS:
+            x = FUNCTIONS[layer.kind](layer, x, row)
+        else:
+            x = yield from PROGRAMS[layer.kind](layer, x, row)
     return x
 
 
 def run_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
-    """Shift and mix, tap by tap."""
+    """Form the shift, and the functions of the neighbourhood if the filter has any, from each exchange; mix."""
     taps = layer.arrays["taps"]
-    out: Array = x @ taps[0]
-    for tap in taps[1:]:
-        heard, weights = row.gather((yield Exchange(x)), x)
-        x = row.shift(x, heard, weights)
-        out = out + x @ tap
-    return out + layer.arrays["bias"] if "bias" in layer.arrays else out
-
-
-def run_adaptive_filter(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
-    """Form the shift and all functions of the neighbourhood from each exchange; mix."""
-    taps, function_taps, functions = layer.arrays["taps"], layer.arrays["function_taps"], layer.functions
     out: Array = x @ taps[0]
     for k, tap in enumerate(taps[1:]):
         heard, weights = row.gather((yield Exchange(x)), x)
-        for number, (operation, parameters) in enumerate(functions):
-            value = over_members(operation, parameters, layer.settings["closed"], x, heard)
-            out = out + value @ function_taps[number, k]
+        for number in range(len(layer.functions)):
+            value = evaluate(layer, number, x, heard)
+            out = out + value @ layer.arrays["function_taps"][number, k]
         x = row.shift(x, heard, weights)
         out = out + x @ tap
     return out + layer.arrays["bias"] if "bias" in layer.arrays else out
@@ -64,24 +59,15 @@ def run_sum(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Run each chain on the same value, one after the other, and add the outputs."""
     total: Array | None = None
     for chain in layer.branches:
-        out = x
-        for inner in chain:
-            out = yield from PROGRAMS[inner.kind](inner, out, row)
+        out = yield from run_chain(chain, x, row)
         total = out if total is None else total + out
     return x if total is None else total
 
 
-def run_linear(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
-    """Map the node's own value, without an exchange."""
-    yield from ()
+def apply_linear(layer: ModelLayer, x: Array, _: ShiftRow) -> Array:
+    """Map the node's own value."""
     out: Array = x @ layer.arrays["weight"].T
     return out + layer.arrays["bias"] if "bias" in layer.arrays else out
-
-
-def run_pointwise(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
-    """Apply a function to each value of the node, without an exchange."""
-    yield from ()
-    return scalar_functions.evaluate(layer, x)
 
 
 def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
@@ -99,16 +85,15 @@ def run_hop_mixture(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array
         x = row.shift(x, heard, weights)
     for hop in range(hops):
         heard, weights = row.gather((yield Exchange(x)), x)
-        for operation, by_hop in zip(layer.operations, mixing, strict=True):
-            out = out + by_hop[hop] * evaluate(layer, operation, x, heard)
+        for number, by_hop in enumerate(mixing):
+            out = out + by_hop[hop] * evaluate(layer, number, x, heard)
         if hop + 1 < hops:
             x = row.shift(x, heard, weights)
     return out
 
 
-def run_standardize(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
+def standardize(layer: ModelLayer, x: Array, row: ShiftRow) -> Array:
     """Scale readings; with the mask, a missing one is 0, and features follow that tell which are present."""
-    yield from ()
     mean, std = find_scaling(layer, row)
     windows = x.reshape(*x.shape[:-1], layer.settings["window"], len(mean))
     scaled: Array = ((windows - mean) / std).reshape(x.shape)
@@ -118,9 +103,8 @@ def run_standardize(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array
     return np.concatenate([np.where(is_missing, x.dtype.type(0), scaled), (~is_missing).astype(x.dtype)], axis=-1)
 
 
-def run_rescale(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
+def rescale(layer: ModelLayer, x: Array, row: ShiftRow) -> Array:
     """Give outputs in the units of the targets."""
-    yield from ()
     mean, std = find_scaling(layer, row)
     return x * std + mean
 
@@ -138,41 +122,37 @@ def find_scaling(layer: ModelLayer, row: ShiftRow) -> tuple[Array, Array]:
 
 def run_activation(layer: ModelLayer, x: Array, row: ShiftRow) -> Program[Array]:
     """Apply a named activation: ``max-k``, or ``mixture-ga``, a hop mixture of several functions."""
-    program = run_max_k if layer.settings["function"] == "max-k" else run_hop_mixture
-    return (yield from program(layer, x, row))
+    if layer.settings["function"] == "max-k":
+        return keep_largest(layer, x)
+    return (yield from run_hop_mixture(layer, x, row))
 
 
-def run_max_k(layer: ModelLayer, x: Array, _: ShiftRow) -> Program[Array]:
+def keep_largest(layer: ModelLayer, x: Array) -> Array:
     """Keep the largest features, the first among equal ones; NaN counts as the largest."""
-    yield from ()
     kept = layer.settings["options"].get("k") or -(-x.shape[-1] // 4)
     order = np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
     place = np.argsort(order, axis=-1, kind="stable")
     return np.where(place < kept, x, x.dtype.type(0))
 
 
+FUNCTIONS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Array]] = {
+    "linear": apply_linear,
+    "pointwise": lambda layer, x, _: scalar_functions.evaluate(layer, x),
+    "standardize": standardize,
+    "rescale": rescale,
+}
 PROGRAMS: dict[str, Callable[[ModelLayer, Array, ShiftRow], Program[Array]]] = {
     "filter": run_filter,
-    "adaptive-filter": run_adaptive_filter,
+    "adaptive-filter": run_filter,
     "sum": run_sum,
-    "linear": run_linear,
-    "pointwise": run_pointwise,
     "hop-mixture": run_hop_mixture,
     "activation": run_activation,
-    "standardize": run_standardize,
-    "rescale": run_rescale,
 }
-"""Programs by the kind of a layer."""
+"""Functions and programs by the kind of a layer."""
 
 
-def evaluate(layer: ModelLayer, operation: NeighborhoodFunction, own: Array, heard: Array) -> Array:
-    """Return an operation of a hop mixture over the node's value ``(..., F)`` and those that answered."""
-    return over_members(operation, layer.parameters, layer.is_closed, own, heard)
-
-
-def over_members(
-    operation: NeighborhoodFunction, parameters: Mapping[str, Any], closed: bool, own: Array, heard: Array
-) -> Array:
-    """Return an operation over values ``(d, ..., F)`` that were received, and the node's own if ``closed``."""
-    members = np.concatenate([own[np.newaxis], heard]) if closed else heard
+def evaluate(layer: ModelLayer, number: int, own: Array, heard: Array) -> Array:
+    """Return a function of a layer over values ``(d, ..., F)`` that were received, and the node's own if it counts."""
+    operation, parameters = layer.functions[number]
+    members = np.concatenate([own[np.newaxis], heard]) if layer.closed else heard
     return np.asarray(operation(own[..., np.newaxis, :], np.moveaxis(members, 0, -2), parameters), own.dtype)

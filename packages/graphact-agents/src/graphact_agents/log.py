@@ -276,32 +276,32 @@ def read_end(path: Path) -> LogEnd:
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
-    lines = content[:kept].split(b"\n")[bool(begin) : -1]  # the first may be cut
     records: list[Record] = []
-    reasons: list[ValueError] = []
-    is_torn = False
-    for number, line in enumerate(lines, start=1):
+    damaged, is_torn, reason = 0, kept < len(content), ""
+    for line in content[:kept].split(b"\n")[bool(begin) : -1]:  # the first may be cut
         try:
-            record = parse_record(line, f"{path}: {'a line near its end' if begin else f'line {number}'}")
+            record = parse_record(line)
             records += [] if record is None else [record]
-            is_torn = False
+            is_torn = kept < len(content)
         except ValueError as error:
-            reasons.append(error)
-            is_torn = True
-    if reasons and not records:
-        raise reasons[0]
-    return LogEnd(records, begin == 0, len(reasons), is_torn or kept < len(content))
+            damaged, is_torn, reason = damaged + 1, True, reason or str(error)
+    if damaged and not records:
+        raise ValueError(f"{path}: {reason}")
+    return LogEnd(records, begin == 0, damaged, is_torn)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
     """The records of a log file, without a last line that a crash cut off; ValueError if a line is not a record."""
     for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
-        record = parse_record(line, f"{path}: line {number}")
+        try:
+            record = parse_record(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
         if record is not None:
             yield record
 
 
-def parse_record(line: bytes, where: str) -> Record | None:
+def parse_record(line: bytes) -> Record | None:
     """Return the record in a line, None for that which names the deployment; ValueError if it is neither."""
     try:
         if not is_sealed(line + b"\n"):
@@ -315,4 +315,4 @@ def parse_record(line: bytes, where: str) -> Record | None:
         spans = tuple((first, last) for first, last in entry.get("spans", ()))
         return Began(run, entry["program"], spans, None if present is None else tuple(present))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{where} is not a record of a log: {line[:80]!r}") from error
+        raise ValueError(f"not a record of a log: {line[:80]!r}") from error

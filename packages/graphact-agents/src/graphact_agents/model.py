@@ -40,7 +40,8 @@ class ModelLayer:
         exchanges: how many exchanges between neighbours it takes.
         in_features: features of the input; None where any number will do.
         out_features: features of the output; None where it has those of the input.
-        operations: the functions of a neighbourhood that it evaluates.
+        functions: the functions of a neighbourhood that it evaluates, with their parameters.
+        closed: whether neighbourhoods include the node itself.
         branches: of a sum, the chains whose outputs it adds; the empty one is the identity.
     """
 
@@ -50,33 +51,14 @@ class ModelLayer:
     exchanges: int = 0
     in_features: int | None = None
     out_features: int | None = None
-    operations: tuple[NeighborhoodFunction, ...] = ()
+    functions: tuple[tuple[NeighborhoodFunction, Mapping[str, Any]], ...] = ()
+    closed: bool = False
     branches: tuple[tuple["ModelLayer", ...], ...] = ()
-
-    @property
-    def functions(self) -> list[tuple[NeighborhoodFunction, dict[str, Any]]]:
-        """The operations of an adaptive filter with their parameters, in the precision of the computation."""
-        number = self.arrays["taps"].dtype.type
-        constants = [entry["constants"] for entry in self.settings["functions"]]
-        each = [{name: number(value) for name, value in given.items()} for given in constants]
-        return list(zip(self.operations, each, strict=True))
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of a hop mixture's operation, trained or not, in the precision of the computation."""
-        trained = {name[4:]: np.exp(value) for name, value in self.arrays.items() if name.startswith("log_")}
-        constants: dict[str, Any] = self.settings.get("constants", {})
-        return {name: self.arrays["beta"].dtype.type(value) for name, value in {**constants, **trained}.items()}
 
     @property
     def mixing(self) -> Array:
         """The weights of a hop mixture by operation and hop."""
         return self.arrays["weights"][np.newaxis] if self.kind == "hop-mixture" else self.arrays["weights"]
-
-    @property
-    def is_closed(self) -> bool:
-        """True if the neighbourhoods of a hop mixture include the node itself."""
-        return bool(self.settings.get("options", self.settings)["closed"])
 
 
 # Decoding: each takes settings and arrays, and raises ValueError for what it does not know
@@ -104,15 +86,12 @@ def decode_adaptive_filter(settings: Mapping[str, Any], arrays: Mapping[str, Arr
         fits = isinstance(entry, dict) and {*entry} == {"operation", "constants"}
         if not fits or type(entry["constants"]) is not dict or type(entry["operation"]) is not str:
             raise ValueError(f"functions must be objects with operation and constants, got {entry!r:.60}")
-    operations = tuple(find_operation(entry["operation"]) for entry in entries)
-    for operation, entry in zip(operations, entries, strict=True):
-        check_constants(operation, entry["constants"])
-        if len(entry["constants"]) < len(operation.parameters):
-            raise ValueError(f"{operation.name!r} must have all its parameters, got {entry['constants']}")
-    layer = ModelLayer("adaptive-filter", settings, arrays, count - 1, inputs, outputs, operations)
-    for operation, parameters in layer.functions:
-        check_runs(operation, parameters, arrays["taps"].dtype)
-    return layer
+    dtype = arrays["taps"].dtype
+    functions = tuple(
+        decode_function(find_operation(each["operation"]), each["constants"], {}, dtype) for each in entries
+    )
+    size = (count - 1, inputs, outputs)
+    return ModelLayer("adaptive-filter", settings, arrays, *size, functions, settings["closed"])
 
 
 def decode_linear(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
@@ -151,7 +130,6 @@ def decode_hop_mixture(settings: Mapping[str, Any], arrays: Mapping[str, Array])
     trained = {f"log_{name}": (0,) for name in operation.parameters if name not in constants}
     if reads not in ("shifted", "unshifted", "hops"):
         raise ValueError(f"reads must be 'shifted', 'unshifted' or 'hops', got {reads!r}")
-    check_constants(operation, constants)
     check_shapes(arrays, {"beta": (0,), "weights": (1, 2), **trained})
     hops = len(arrays["weights"])
     if reads == "hops" and hops > 1:
@@ -161,9 +139,10 @@ def decode_hop_mixture(settings: Mapping[str, Any], arrays: Mapping[str, Array])
         )
     features = arrays["weights"].shape[1] if arrays["weights"].ndim == 2 else None
     exchanges = hops + 1 if reads == "shifted" else hops
-    layer = ModelLayer("hop-mixture", settings, arrays, exchanges, features, features, (operation,))
-    check_runs(operation, layer.parameters, arrays["beta"].dtype)
-    return layer
+    exponents = {name: np.exp(arrays[f"log_{name}"]) for name in operation.parameters if name not in constants}
+    function = decode_function(operation, constants, exponents, arrays["beta"].dtype)
+    size = (exchanges, features, features)
+    return ModelLayer("hop-mixture", settings, arrays, *size, (function,), settings["closed"])
 
 
 def decode_activation(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
@@ -185,16 +164,12 @@ def decode_activation(settings: Mapping[str, Any], arrays: Mapping[str, Array]) 
     fits = isinstance(names, list) and names and type(hops) is int and type(closed) is type(unshifted) is bool
     if not fits or hops + unshifted < 1:
         raise ValueError(f"ops, hops, closed and unshifted must be names, a number and truth values, got {options}")
-    operations = tuple(find_operation(name) for name in names)
-    if any(operation.parameters for operation in operations):
-        raise ValueError(f"ops must be operations without parameters, got {names}")
     check_shapes(arrays, {"beta": (0,), "weights": (2, 3)})
     expected = (len(names), hops + unshifted) + (() if features is None else (features,))
     if arrays["weights"].shape != expected or settings["rounds"] != hops + 1:
         raise ValueError(f"weights must have the shape {expected} for {hops + 1} exchanges, got {settings['rounds']}")
-    for operation in operations:
-        check_runs(operation, {}, arrays["beta"].dtype)
-    return ModelLayer("activation", settings, arrays, hops + 1, features, features, operations)
+    functions = tuple(decode_function(find_operation(name), {}, {}, arrays["beta"].dtype) for name in names)
+    return ModelLayer("activation", settings, arrays, hops + 1, features, features, functions, closed)
 
 
 def decode_standardize(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> ModelLayer:
@@ -253,11 +228,16 @@ def check_shapes(
             raise ValueError(f"{name} must have {dimensions} dimensions, got the shape {array.shape}")
 
 
-def check_constants(operation: NeighborhoodFunction, constants: Mapping[str, Any]) -> None:
-    """Raise ValueError unless constants are finite numbers, of parameters that the operation has."""
-    numbers = all(type(value) in (int, float) and np.isfinite(value) for value in constants.values())
-    if not {*constants} <= {*operation.parameters} or not numbers:
+def decode_function(
+    operation: NeighborhoodFunction, constants: Mapping[str, Any], trained: Mapping[str, Any], dtype: np.dtype[Any]
+) -> tuple[NeighborhoodFunction, dict[str, Any]]:
+    """Return an operation with its parameters in the precision of the computation; ValueError if they do not fit."""
+    are_numbers = all(type(value) in (int, float) and np.isfinite(value) for value in constants.values())
+    if {*constants, *trained} != {*operation.parameters} or not are_numbers:
         raise ValueError(f"the parameters of {operation.name!r} must be {list(operation.parameters)}, got {constants}")
+    parameters = {name: dtype.type(value) for name, value in {**constants, **trained}.items()}
+    check_runs(operation, parameters, dtype)
+    return operation, parameters
 
 
 def check_scaling(nodes: Sequence[Any] | None, arrays: Mapping[str, Array]) -> int:

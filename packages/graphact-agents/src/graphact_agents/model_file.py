@@ -7,13 +7,12 @@ explains it.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphact_agents.disk import one_line, write_atomically
+from graphact_agents.disk import hash_json, one_line, write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.model import PRECISION_ADVICE, IncompatibleModelError, Model
 
@@ -51,7 +50,7 @@ def model_bytes(model: Model) -> bytes:
     header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "module": model.module}
     header |= {"config": dict(model.config), "layers": list(model.description), "frozen": list(model.frozen)}
     header["sha256"] = {name: hash_tensor(tensor) for name, tensor in tensors.items()}
-    header["header_sha256"] = hash_header(header)
+    header["header_sha256"] = hash_json(header, "header_sha256")
     return save(tensors, metadata={FORMAT: json.dumps(header, sort_keys=True)})
 
 
@@ -81,7 +80,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ValueError(f"{path}: a safetensors file, but without the header of a graphact model")
     if header.get("version") != VERSION:
         raise ValueError(f"{path}: format version must be {VERSION}, got {header.get('version')!r:.60}")
-    if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != hash_header(header):
+    if not isinstance(header.get("sha256"), dict) or header.get("header_sha256") != hash_json(header, "header_sha256"):
         raise ValueError(f"{path}: the header is damaged: its SHA-256 differs from the one recorded")
     if not isinstance(header.get("module"), str) or not isinstance(header.get("config"), dict):
         raise ValueError(f"{path}: module must be the name of a class, and config an object with its arguments")
@@ -89,12 +88,6 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         if header["sha256"].get(name) != hash_tensor(tensor):
             raise ValueError(f"{path}: tensor {name!r} is damaged: its SHA-256 differs from the one recorded")
     return header, tensors
-
-
-def hash_header(header: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of everything else in a header."""
-    rest = {name: value for name, value in header.items() if name != "header_sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def hash_tensor(tensor: Array) -> str:

@@ -13,8 +13,10 @@
 Settings are the options of ``graphact-agents run`` by their names; those of a node go before those of the network.
 """
 
+import ipaddress
 import math
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -66,6 +68,7 @@ RANGES = {"slot": (1e-6, 86_400.0), "period": (0.0, 1e9), "origin": (-1e12, 1e12
 """The smallest and the largest value of numbers."""
 MAX_DAYS = 36_500
 UNSPECIFIED = ("0.0.0.0", "::")
+HOST_NAME = re.compile(r"(?=.*[A-Za-z])[\w-]+(\.[\w-]+)*\.?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,8 @@ class NetworkFile:
                     raise ValueError(f"{self.path}: {where}: {one_line(error)}") from error
         if missing := [i for i, node in self.nodes.items() if "address" not in node]:
             raise ValueError(f"{self.path}: nodes.{missing[0]} must have an address, such as 10.0.0.7:7500")
+        if self.shared.get("tls") and self.transport == "udp":
+            raise ValueError(f'{self.path}: network: tls = true needs transport = "zenoh", got udp')
         by_address: dict[Address, int] = {}
         for i, address in self.addresses.items():
             if (first := by_address.setdefault(address, i)) != i:
@@ -210,8 +215,17 @@ def check_value(name: str, value: Any) -> None:
         status_address(value)
     if name == "address":
         address = Address.parse(value)
-        if address.port == 0 or address.host in UNSPECIFIED:
+        if address.port == 0 or not is_reachable(address.host):
             raise ValueError(f"address must be where others reach the node, got {value!r:.60}")
+
+
+def is_reachable(host: str) -> bool:
+    """Return whether a host is the name or the address of one machine."""
+    try:
+        found = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return HOST_NAME.fullmatch(host) is not None
+    return not (found.is_unspecified or found.is_multicast or str(found) == "255.255.255.255")
 
 
 def check_schedule(settings: Mapping[str, Any], rounds: int, *, is_symmetric: bool) -> float:

@@ -2,7 +2,7 @@
 
 import heapq
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,7 +13,7 @@ from graphact_agents.deployment import Deployment, check_one_model
 from graphact_agents.inference import infer
 from graphact_agents.links import Links
 from graphact_agents.log import MemoryLog
-from graphact_agents.messages import MAX_RUN, NOTHING, Array, Kind, Message, Payload, encode
+from graphact_agents.messages import Array
 from graphact_agents.node import INFERENCE, Node
 from graphact_agents.program import AnyProgram, Program
 from graphact_agents.runs import Counters, Limits, RunResult, Timing
@@ -21,14 +21,6 @@ from graphact_agents.transports.memory import Faults, MemoryNetwork, NetworkCoun
 
 ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
-Reach = Callable[[int], Collection[tuple[int, int]]]
-"""The pairs of nodes, in ascending order, that can hear each other in a run."""
-STEPS = (-3, -2, -1, 1, 2, 3, 5)
-"""By how many runs a clock is set."""
-POISONS = 12
-"""Messages that a captured node sends to each neighbour."""
-ANNOUNCEMENTS = 4
-"""Announcements of a run, in the slot before it."""
 
 
 @dataclass
@@ -56,12 +48,11 @@ class Simulation:
 
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
     network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
-    of the number ``kind``; ``rounds`` is how many exchanges it takes at most.
-
-    With ``reach`` links come and go: it is called a slot before each run, when the run before has ended everywhere, and
-    says which links deliver until it is called again. Nodes then announce themselves, and the neighbours of a run are
-    those that a node has heard (:meth:`Node.meet`); :attr:`nodes` holds the nodes, None for those that are down.
+    of the number ``kind``; ``rounds`` is how many exchanges it takes at most. :attr:`nodes` holds the nodes, None for
+    those that are down.
     """
+
+    lead = 0.0  # seconds before a run for which its links are as they are in it
 
     def __init__(
         self,
@@ -75,15 +66,13 @@ class Simulation:
         limits: Limits | None = None,
         seed: int = 0,
         kind: int = INFERENCE,
-        reach: Reach | None = None,
     ) -> None:
         self.links = list(links)
-        self.program, self.kind, self.reach = program, kind, reach
+        self.program, self.kind = program, kind
         self.runs = check_integer("runs", runs, minimum=1)
         self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
         self.length = max(1, rounds) * self.timing.slot
-        self.lead = 0.0 if reach is None else self.timing.slot + self.faults.skew  # for announcements
-        self.period = self.length + self.timing.slot + 2 * self.faults.skew + self.lead
+        self.period = self.length + self.timing.slot + 2 * self.faults.skew
         self.seed = seed
         self.network = MemoryNetwork({each.node: each.neighbors for each in links}, self.faults, seed)
         self._random = random.Random(f"simulation {seed}")
@@ -91,7 +80,6 @@ class Simulation:
         self.outcome = SimulationOutcome([MemoryLog() for _ in links], self.network.counters)
         self._pairs = {(min(p.node, j), max(p.node, j)) for p in links for j in p.neighbors}
         self.nodes: list[Node | None] = [None] * len(links)
-        self._clock = [0] * len(links)  # by how many runs the clock of a node is ahead
         self._lives = self._number = 0
         self._dying: set[int] = set()
         self._events: list[tuple[float, bool, int, Callable[[], None]]] = []  # time, is a deadline, number, action
@@ -118,10 +106,7 @@ class Simulation:
         self.outcome.lost_links.append(lost)
         self._at(begin - self.lead, partial(self._lose_links, run, lost))
         for i, skew in enumerate(self._skew):
-            for number in range(ANNOUNCEMENTS if self.reach else 0):
-                moment = begin - self.timing.slot * (1 - number / ANNOUNCEMENTS) + skew - self.faults.skew
-                self._at(moment, partial(self._announce, i, run))
-            self._at(begin + skew, partial(self._begin, i, run))
+            self._at(begin + skew, partial(self._begin, i, run, begin))
             if self.faults.crash and self._random.random() < self.faults.crash:
                 dies = begin + self._moment()
                 self._at(dies, partial(self._strike, i))
@@ -136,14 +121,8 @@ class Simulation:
     def _start_of(self, run: int) -> float:
         return run * self.period + self.lead
 
-    def _lose_links(self, run: int, lost: set[tuple[int, int]]) -> None:
-        self.network.lost_links = lost if self.reach is None else lost | (self._pairs - {*self.reach(run)})
-
-    def _announce(self, i: int, run: int) -> None:
-        node = self.nodes[i]
-        if node is not None:
-            node.announce(run)
-            self._flush(i)
+    def _lose_links(self, run: int, lost: set[tuple[int, int]]) -> None:  # noqa: ARG002, others lose more in some runs
+        self.network.lost_links = lost
 
     def _moment(self) -> float:
         """A moment of a run, equally likely in each order of magnitude: a run that meets no fault is over soon."""
@@ -159,30 +138,12 @@ class Simulation:
         self.nodes[i] = node
         return node
 
-    def _begin(self, i: int, due: int) -> None:
-        """Begin the run that is due, or that which the clock of the node says is."""
-        self._set_clock(i)
-        run, node, begins = due + self._clock[i], self.nodes[i], self._start_of(due)
-        if node is None or not 0 <= run < self.runs:
-            return
-        if self.faults.clock:
-            if run != node.log.used.next_free(run):
-                return
-            if run <= node.run:
-                node.go_back(run)
-            node.expect(run, begins, self.period)
-        self.outcome.survived.add((run, i))
-        if self.reach is not None:
-            node.meet(node.present(run))
-        node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
-        self._flush(i)
-        if self.faults.poison and self._random.random() < self.faults.poison:
-            for j, datagram in poison(node.links, run, self.kind, self._random):
-                self.network.inject(j, datagram)
-
-    def _set_clock(self, i: int) -> None:
-        if self.faults.clock and self._random.random() < self.faults.clock:
-            self._clock[i] = 0 if self._clock[i] else self._random.choice(STEPS)
+    def _begin(self, i: int, run: int, begins: float) -> None:
+        node = self.nodes[i]
+        if node is not None:
+            self.outcome.survived.add((run, i))
+            node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
+            self._flush(i)
 
     def _strike(self, i: int) -> None:
         """Kill a node now, or while it is sending: its log is written, and only some of its messages leave."""
@@ -263,16 +224,6 @@ class Simulation:
             self._at(when, partial(self._wake, i, node, due), is_deadline=True)
 
 
-def poison(links: Links, run: int, program: int, rng: random.Random) -> Iterator[tuple[int, bytes]]:
-    """Yield recipients and messages of a captured node: runs that cannot be, values that do not fit."""
-    far = (run + 2**40, MAX_RUN, max(0, run - 1), run, run + 1)
-    unfit = Payload.from_array(np.arange(7))
-    for j in links.neighbors:
-        for kind in rng.choices(list(Kind), k=POISONS):
-            tags = (links.epoch, rng.choice(far), rng.randrange(9), program)
-            yield j, encode(Message(kind, links.node, j, *tags, unfit if kind == Kind.DATA else NOTHING), links.keys[j])
-
-
 @dataclass(frozen=True)
 class SimulatedInference:
     """Outputs of agents, ``(runs, ..., N, F_out)`` with NaN where a node was down or failed, and how it went."""
@@ -289,7 +240,7 @@ def simulate_inference(
     timing: Timing | None = None,
     limits: Limits | None = None,
     seed: int = 0,
-    reach: Reach | None = None,
+    simulation: Callable[..., Simulation] = Simulation,
 ) -> SimulatedInference:
     """Let simulated agents work on a stream of signals.
 
@@ -297,7 +248,7 @@ def simulate_inference(
         deployments: what each node holds; see :func:`graphact_agents.deploy`.
         signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
         faults: what goes wrong, nothing when left out; this and the others as in :class:`Simulation`.
-        reach: the links that are there in a run, where they come and go.
+        simulation: another kind of :class:`Simulation`.
 
     Example:
         >>> import numpy as np
@@ -318,7 +269,7 @@ def simulate_inference(
     def program(i: int, run: int) -> Program[Array]:
         return infer(model, deployments[i].row, signals[run, ..., i, :])
 
-    outcome = Simulation(
+    outcome = simulation(
         [deployment.links for deployment in deployments],
         program,
         rounds=model.rounds,
@@ -327,7 +278,6 @@ def simulate_inference(
         timing=timing,
         limits=limits,
         seed=seed,
-        reach=reach,
     ).simulate()
     outputs = np.full((*signals.shape[:-1], model.out_features(signals.shape[-1])), np.nan, model.dtype)
     for (run, i), result in outcome.results.items():

@@ -98,7 +98,7 @@ def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered
         out = x @ arrays["taps"][0]
         for k, tap in enumerate(arrays["taps"][1:]):
             used, ended = next(answered)
-            for number, (operation, parameters) in enumerate(layer.functions if layer.operations else ()):
+            for number, (operation, parameters) in enumerate(layer.functions):
                 value = _function(operation, parameters, settings["closed"], x, used, ended)
                 out = out + value @ arrays["function_taps"][number, k]
             x = _shift(matrix, x, used, ended)
@@ -108,14 +108,14 @@ def _replay_layer(layer: ModelLayer, matrix: Array, x: Array, answered: Answered
         return _max_k(x, settings["options"].get("k") or math.ceil(x.shape[1] / 4))
     out = arrays["beta"] * np.where(x < 0, 0, x)
     if layer.kind == "activation":
-        closed, weights, parameters = settings["options"]["closed"], arrays["weights"], {}
+        closed, weights = settings["options"]["closed"], arrays["weights"]
     else:
-        closed, weights, parameters = settings["closed"], arrays["weights"][None], layer.parameters
+        closed, weights = settings["closed"], arrays["weights"][None]
     if layer.exchanges > weights.shape[1]:
         x = _shift(matrix, x, *next(answered))
     for hop in range(weights.shape[1]):
         used, ended = next(answered)
-        for operation, mixing in zip(layer.operations, weights, strict=True):
+        for (operation, parameters), mixing in zip(layer.functions, weights, strict=True):
             out = out + mixing[hop] * _function(operation, parameters, closed, x, used, ended)
         x = _shift(matrix, x, used, ended)
     return out

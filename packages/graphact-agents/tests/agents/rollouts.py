@@ -68,7 +68,7 @@ def rollout(seed):
     faults = replace(soak.random_faults(rng), crash=float(rng.uniform(0.2, 0.7)), downtime=float(rng.uniform(0, 1)))
     signals = rng.normal(size=(RUNS, size, features))
     timing = Timing(slot=float(rng.choice([0.05, 0.18])), patience=int(rng.integers(1, 4)))
-    return Rollout(nodes, signals, faults=replace(faults, clock=0.0), timing=timing, limits=Limits(), seed=seed)
+    return Rollout(nodes, signals, faults=faults, timing=timing, limits=Limits(), seed=seed)
 
 
 def check_rollout(seed):

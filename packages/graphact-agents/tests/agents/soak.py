@@ -15,7 +15,8 @@ import torch
 
 import graphact
 from agents.replay import answered_links, dense_matrix, replay, replay_inference
-from graphact_agents import Deployment, Faults, Limits, Timing, simulate_inference
+from agents.simulations import HostileFaults, HostileSimulation
+from graphact_agents import Deployment, Limits, Timing, simulate_inference
 from graphact_agents.log import RoundClosed
 from graphact_agents.simulation import SimulatedInference
 from support.activations import ON_AGENTS
@@ -34,13 +35,13 @@ class Scenario:
     model: torch.nn.Module
     nodes: list[Deployment]
     signals: np.ndarray
-    faults: Faults
+    faults: HostileFaults
     timing: Timing
     limits: Limits
 
     def run(self) -> SimulatedInference:
         options = dict(faults=self.faults, timing=self.timing, limits=self.limits, seed=self.seed)
-        return simulate_inference(self.nodes, self.signals, **options)
+        return simulate_inference(self.nodes, self.signals, simulation=HostileSimulation, **options)
 
 
 def scenario(seed):
@@ -55,7 +56,7 @@ def scenario(seed):
     nodes = deploy(model, graph, epoch=seed, secret=SECRET)
     faults = random_faults(rng)
     late = np.random.default_rng([seed, 1])  # what came later changes nothing of what there was
-    if late.random() < 0.4 and faults != Faults():
+    if late.random() < 0.4 and faults != HostileFaults():
         faults = replace(faults, clock=float(late.uniform(0, 0.4)) if late.random() < 0.6 else 0.0)
         faults = replace(faults, poison=float(late.uniform(0, 0.6)) if late.random() < 0.6 else 0.0)
     return Scenario(seed, graph, model, nodes, signals, faults, timing, limits)
@@ -97,8 +98,8 @@ def random_faults(rng):
         return float(value) if rng.random() < share else 0.0
 
     if rng.random() < 0.05:
-        return Faults()
-    return Faults(
+        return HostileFaults()
+    return HostileFaults(
         loss=sometimes(rng.uniform(0, 0.5), 0.8),
         link_loss=sometimes(rng.uniform(0, 0.3), 0.2),
         delay=float(rng.choice([0.0005, 0.005, 0.03])),
@@ -130,7 +131,7 @@ def check(case):
             assert sorted((*used, *missed)) == list(case.nodes[i].links.hears), "a link is neither used nor missed"
     check_replay(case, answer)
     check_complete(case, answer)
-    if case.faults == Faults():
+    if case.faults == HostileFaults():
         check_without_faults(case, answer)
     return answer
 

@@ -16,6 +16,7 @@ from graphact_agents import Deployment, MemoryLog, Node, Timing
 from graphact_agents.addresses import free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.messages import Kind
+from graphact_agents.signals import FileSignals
 from support.on_agents import deploy, split, to_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16
@@ -121,7 +122,7 @@ def test_a_model_from_a_file_agrees_with_the_one_in_memory(tmp_path):
 
 
 class Silent:
-    """A transport that leads nowhere, and signals for it."""
+    """A transport that leads nowhere."""
 
     def __init__(self):
         self.sent, self.now, self.dropped = [], 0.0, {}
@@ -132,18 +133,14 @@ class Silent:
     def receive(self, timeout):
         self.now += max(timeout, 1e-3)
 
-    def prepare(self, start, now, run):
-        pass
 
-    def take(self, run):
-        return np.zeros(1)
-
-
-def test_silent_neighbors_are_greeted_again_after_a_run():
+def test_silent_neighbors_are_greeted_again_after_a_run(tmp_path):
     network = Silent()
     deployment = deploy(model(), undirected([(0, 1), (1, 2)], 3))[1]
+    np.save(tmp_path / "x.npy", np.zeros((2, 1)))
+    signals = FileSignals(tmp_path / "x.npy", deployment.model)
     agent = Agent(
-        deployment, network, MemoryLog(), network, Clocked(0.0, 5.0), lambda event: None, clock=lambda: network.now
+        deployment, network, MemoryLog(), signals, Clocked(0.0, 5.0), lambda event: None, clock=lambda: network.now
     )
     assert agent.work(runs=2) == "2 runs are done"
     agent.linger()

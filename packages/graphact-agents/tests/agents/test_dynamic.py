@@ -3,6 +3,7 @@
 import json
 import signal
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from agents.live import Daemon, make_network
 from agents.networks import links_of, pass_on, undirected
 from agents.one_node import result_of, said, talk
 from agents.replay import dense_matrix, replay, replay_inference
+from agents.simulations import MovingSimulation
 from graphact import Graph, nn
 from graphact_agents import Deployment, Faults, MemoryLog, Node, Timing, read_log, simulate_inference
 from graphact_agents.log import Began, FileLog, RoundClosed
@@ -119,6 +121,11 @@ def moving(seed, radius=0.45):
     return [{(i, j) for i in range(SIZE) for j in range(i + 1, SIZE) if near[run, i, j]} for run in range(RUNS)]
 
 
+def within(reach):
+    """The kind of simulation in which nodes hear each other as listed for each run."""
+    return partial(MovingSimulation, reach=reach.__getitem__)
+
+
 def permitted_network(seed):
     torch.manual_seed(seed)
     graph = undirected([(i, j) for i in range(SIZE) for j in range(i)], SIZE)
@@ -130,7 +137,7 @@ def test_a_moving_network_computes_what_the_centralised_model_does_on_the_graph_
     graph, model, x = permitted_network(0)
     reach = moving(0)
     assert len({frozenset(each) for each in reach}) > 5
-    answer = simulate_inference(deploy(model, graph), x, reach=reach.__getitem__)
+    answer = simulate_inference(deploy(model, graph), x, simulation=within(reach))
     assert len(answer.outcome.results) == RUNS * SIZE
     assert all(result.complete for result in answer.outcome.results.values())
     matrix = graph.to_dense().numpy()
@@ -154,7 +161,7 @@ def test_replays_of_moving_networks_with_faults(seed):
     recordings = 0.2 * (seed % 2)  # who carries them out of reach can make a node wait, and no more
     faults = Faults(loss=0.05 * (seed % 5), jitter=0.01, duplicate=0.1, corrupt=0.05, forge=0.1, crash=0.1, skew=0.02)
     faults = replace(faults, replay=recordings)
-    answer = simulate_inference(nodes, x, faults=faults, seed=seed, reach=reach.__getitem__)
+    answer = simulate_inference(nodes, x, faults=faults, seed=seed, simulation=within(reach))
     replayed = replay_inference(nodes, x, answer.outcome)
     for run, i in answer.outcome.results:
         np.testing.assert_allclose(answer.outputs[run, i], replayed[run, i], rtol=1e-12, atol=1e-12)

@@ -211,7 +211,7 @@ def test_a_damaged_file_is_told_in_one_line(folders, name, changes, capsys):
 def test_logs_and_certificates_that_are_damaged(folders, capsys):
     (folders[0] / "log.jsonl").write_bytes(os.urandom(3) + b"\n")
     assert main(["run", str(folders[0]), *OPTIONS]) == 2
-    assert "line 1 is not a record of a log" in capsys.readouterr().err
+    assert "log.jsonl: not a record of a log" in capsys.readouterr().err
     (folders[0] / "log.jsonl").unlink()
     (folders[0] / "tls" / "cert.pem").write_bytes(b"nothing")
     assert main(["run", str(folders[0]), "--transport", "zenoh"]) == 2

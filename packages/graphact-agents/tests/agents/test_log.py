@@ -59,7 +59,7 @@ def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
 def test_a_damaged_line_is_named(tmp_path, line):
     path = tmp_path / "log.jsonl"
     path.write_bytes(seal(b'{"run": 1, "program": 1') + line)
-    with pytest.raises(ValueError, match="line 2 is not a record"):
+    with pytest.raises(ValueError, match="line 2: not a record"):
         list(read_log(path))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from agents import rollouts, soak
-from graphact_agents import Faults, Node
+from agents.simulations import HostileFaults
+from graphact_agents import Node
 from graphact_agents.log import UsedRuns
 from graphact_agents.runs import RunInProgress
 from support.on_agents import deploy
@@ -45,11 +46,11 @@ def test_rollouts_between_deployments_of_one_number_are_found(monkeypatch):
 
 
 def test_the_seeds_meet_every_fault():
-    met = np.zeros(len(dataclasses.fields(Faults)), bool)
+    met = np.zeros(len(dataclasses.fields(HostileFaults)), bool)
     crashes = replayed = forged = partitions = poisoned = 0
     for seed in range(60):
         case = soak.scenario(seed)
-        met |= [getattr(case.faults, f.name) != f.default for f in dataclasses.fields(Faults)]
+        met |= [getattr(case.faults, f.name) != f.default for f in dataclasses.fields(HostileFaults)]
         outcome = case.run().outcome
         crashes += outcome.crashes
         replayed += outcome.network.replayed

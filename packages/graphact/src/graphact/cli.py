@@ -1,6 +1,5 @@
 """The command line of graphact."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ from graphact.commands.bench import bench
 from graphact.commands.catalogue import list_all
 from graphact.commands.certify import certify
 from graphact.commands.export import export
-from graphact.commands.parser import CommandParser, run_command
+from graphact.commands.parser import CommandParser, new_parser, run_command
 from graphact.commands.partition import partition
 
 DESCRIPTION = """\
@@ -32,17 +31,12 @@ COMMANDS = {
 
 def make_parser() -> CommandParser:
     """Return the parser of all commands."""
-    parser = CommandParser(
-        prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--version", action="version", version=f"graphact {__version__}")
-    parser.add_commands(COMMANDS)
-    return parser
+    return new_parser("graphact", __version__, DESCRIPTION, COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command."""
-    return run_command(make_parser(), arguments, is_bug=lambda error: isinstance(error, RuntimeError))
+    return run_command(make_parser(), arguments)
 
 
 if __name__ == "__main__":

@@ -116,9 +116,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
     A file that is truncated, altered or of another kind raises a ValueError that says what is wrong.
     """
+    check_is_file(path)  # first: a training without a checkpoint needs no package for files
     from safetensors import SafetensorError, safe_open
 
-    check_is_file(path)
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, SAGEConv, Sequential, to_hetero
@@ -190,6 +191,16 @@ def test_compiled_the_values_are_the_same(data):
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(data.x, data.edge_index, graph=graph), expected)
     torch.testing.assert_close(compiled(data.x, data.edge_index, graph=graph), expected)
+
+
+@pytest.mark.slow
+def test_compiled_with_an_edge_index_there_is_one_break(data):
+    torch.compiler.reset()
+    counters.clear()
+    model = PassGraph(GCN(5, 8, num_layers=3, act=nn.GraphAdaptiveMax(features=8), normalize=False))
+    compiled = torch.compile(model, backend="aot_eager")
+    torch.testing.assert_close(compiled(data.x, data.edge_index), model(data.x, data.edge_index))
+    assert [*counters["graph_break"].values()] == [1]
 
 
 def test_sampled_subgraphs_need_nothing_attached(data):

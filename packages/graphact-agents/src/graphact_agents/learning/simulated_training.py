@@ -67,7 +67,6 @@ def simulate_training(
     limits: Limits | None = None,
     seed: int = 0,
     progress: Callable[[Training], None] | None = None,
-    begun: Training | None = None,
 ) -> Training:
     """Let simulated agents learn together.
 
@@ -83,7 +82,6 @@ def simulate_training(
         faults: what goes wrong, nothing when left out; with ``timing``, ``limits`` and the ``seed`` of all faults as in
             :func:`~graphact_agents.simulate_inference`.
         progress: called every few steps, with what there is.
-        begun: an earlier training of the same agents to go on with.
 
     Raises:
         IncompatibleModelError: agents cannot train the model.
@@ -103,7 +101,7 @@ def simulate_training(
         >>> bool(trained.losses[-1] < 0.1 * trained.losses[0])
         True
     """
-    learning, faults = learning or Learning(), replace(faults or Faults(), clock=0.0)  # steps follow one another
+    learning, faults = learning or Learning(), faults or Faults()
     model, links = check_one_model(deployments), [node.links for node in deployments]
     count, features = len(deployments), model.in_features
     if signals.ndim != 3 or signals.shape[1] != count or features not in (None, signals.shape[2]):
@@ -112,20 +110,12 @@ def simulate_training(
     if targets.shape != (len(signals), count, answers):
         raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
     learners = [
-        Learner(node, learning, signals[:, i], targets[:, i], MemoryStore(None if begun is None else begun.states[i]))
-        for i, node in enumerate(deployments)
+        Learner(node, learning, signals[:, i], targets[:, i], MemoryStore()) for i, node in enumerate(deployments)
     ]
     rounds = cost_of_step(model, learning, 0, 0, 1, features=signals.shape[2]).rounds
-    counters, crashes, losses = prepare(learners, faults, limits, seed), 0, []
-    if begun is not None:
-        counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
-    while True:
-        training = Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
-        if progress is not None and len(losses) > (0 if begun is None else len(begun.losses)):
-            progress(training)
-        if len(losses) >= check_integer("steps", steps, minimum=1):
-            return training
-        done, now = len(losses), min(SEGMENT, steps - len(losses))
+    counters, crashes, losses = prepare(learners, faults, limits, seed), 0, list[float]()
+    for done in range(0, check_integer("steps", steps, minimum=1), SEGMENT):
+        now = min(SEGMENT, steps - done)
         outcome = Simulation(
             links,
             partial(lambda first, i, run: learners[i].step(first + run), done),
@@ -141,6 +131,10 @@ def simulate_training(
         for run in range(now):
             ended = [outcome.results[run, i].output for i in range(len(links)) if (run, i) in outcome.results]
             losses.append(float(np.mean(ended)) if ended else np.nan)
+        training = Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
+        if progress is not None:
+            progress(training)
+    return training
 
 
 def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, seed: int) -> Counters:

@@ -15,8 +15,8 @@ import numpy as np
 
 from graphact_agents import operations, scalar_functions
 from graphact_agents.arguments import check_choice
+from graphact_agents.inference import FUNCTIONS, find_scaling
 from graphact_agents.inference import evaluate as evaluate_operation
-from graphact_agents.inference import find_scaling, run_linear, run_pointwise, run_rescale, run_standardize
 from graphact_agents.links import Links, ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
@@ -67,53 +67,36 @@ def flat(x: Array) -> Array:
     return x.reshape(-1, x.shape[-1])
 
 
-def linear_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """The linear map and its VJP."""
-    out = yield from run_linear(layer, x, place.row)
+Adjoint = Callable[[ModelLayer, Array, Array, ShiftRow], tuple[Array, Gradients]]
+"""Maps a layer, its input, the gradient of its output and the row to the gradients of the input and of its arrays."""
 
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+
+def local_vjp(adjoint: Adjoint) -> Callable[[ModelLayer, Array, Place, Array | None], Program[Vjp]]:
+    """Return the program of a layer that needs no neighbour, and its VJP."""
+
+    def vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+        def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
+            yield from ()
+            return adjoint(layer, x, grad, place.row)
+
         yield from ()
-        gradients = {"weight": flat(grad).T @ flat(x)}
-        if "bias" in layer.arrays:
-            gradients["bias"] = flat(grad).sum(0)
-        return grad @ layer.arrays["weight"], gradients
+        return Vjp(FUNCTIONS[layer.kind](layer, x, place.row), backward)
 
-    return Vjp(out, backward)
+    return vjp
 
 
-def pointwise_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """A pointwise function and its VJP."""
-    out = yield from run_pointwise(layer, x, place.row)
-
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
-        yield from ()
-        return scalar_functions.backward(layer, x, grad)
-
-    return Vjp(out, backward)
+def linear_adjoint(layer: ModelLayer, x: Array, grad: Array, _: ShiftRow) -> tuple[Array, Gradients]:
+    """Return the gradients of a linear map."""
+    gradients = {"weight": flat(grad).T @ flat(x)}
+    if "bias" in layer.arrays:
+        gradients["bias"] = flat(grad).sum(0)
+    return grad @ layer.arrays["weight"], gradients
 
 
-def standardize_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """The scaling of readings, which has nothing to learn, and its VJP."""
-    out = yield from run_standardize(layer, x, place.row)
-
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
-        yield from ()
-        std = find_scaling(layer, place.row)[1]
-        flowing = grad[..., : x.shape[-1]] / np.tile(std, layer.settings["window"])
-        return np.where(np.isnan(x), x.dtype.type(0), flowing), {}
-
-    return Vjp(out, backward)
-
-
-def rescale_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
-    """The scaling of outputs, which has nothing to learn, and its VJP."""
-    out = yield from run_rescale(layer, x, place.row)
-
-    def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
-        yield from ()
-        return grad * find_scaling(layer, place.row)[1], {}
-
-    return Vjp(out, backward)
+def standardize_adjoint(layer: ModelLayer, x: Array, grad: Array, row: ShiftRow) -> tuple[Array, Gradients]:
+    """Return the gradients of the scaling of readings, which has nothing to learn."""
+    flowing = grad[..., : x.shape[-1]] / np.tile(find_scaling(layer, row)[1], layer.settings["window"])
+    return np.where(np.isnan(x), x.dtype.type(0), flowing), {}
 
 
 def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
@@ -164,7 +147,7 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
     beta, mixing_weights = layer.arrays["beta"], layer.arrays["weights"]
     skipped = layer.exchanges - len(mixing_weights)  # the round that only shifts
     rectified = np.maximum(x, 0)
-    values = [evaluate_operation(layer, layer.operations[0], around.own, around.heard) for around in rounds[skipped:]]
+    values = [evaluate_operation(layer, 0, around.own, around.heard) for around in rounds[skipped:]]
     out = beta * rectified + sum(mixing * value for mixing, value in zip(mixing_weights, values, strict=True))
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
@@ -176,7 +159,7 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
             "beta": np.asarray((grad * rectified).sum()),
             "weights": by_feature if mixing_weights.ndim == 2 else by_feature.sum(1),
         }
-        for name in (name for name in layer.operations[0].parameters if f"log_{name}" in layer.arrays):
+        for name in (name for name in layer.functions[0][0].parameters if f"log_{name}" in layer.arrays):
             gradients[f"log_{name}"] = np.asarray(sum(logs[name] for _, _, logs in parts), grad.dtype)
         direct = grad * beta * (x > 0)
         if not wanted:
@@ -198,11 +181,11 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
 
 VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
     "filter": filter_vjp,
-    "linear": linear_vjp,
-    "pointwise": pointwise_vjp,
+    "linear": local_vjp(linear_adjoint),
+    "pointwise": local_vjp(lambda layer, x, grad, _: scalar_functions.backward(layer, x, grad)),
     "hop-mixture": hop_mixture_vjp,
-    "standardize": standardize_vjp,
-    "rescale": rescale_vjp,
+    "standardize": local_vjp(standardize_adjoint),
+    "rescale": local_vjp(lambda layer, _, grad, row: (grad * find_scaling(layer, row)[1], {})),
 }
 """Programs that run a layer on the node's value ``(..., F)`` and keep what its adjoint needs, by kind of the layer. The
 last argument is, for a filter, ``x, Sx, ..., S^K x`` at this node where they are known: no exchange then."""
@@ -216,13 +199,13 @@ def operation_vjp(
 ) -> operations.Gradients:
     """The gradients of the node's value, its neighbours' ``(d, ..., F)``, and the logarithm of each parameter."""
     own, place = around.own, bisect.bisect(around.members, node)  # ties go to the first in closed neighbourhoods
-    (operation,), closed = layer.operations, layer.is_closed
+    ((operation, parameters),), closed = layer.functions, layer.closed
     members = np.insert(around.heard, place, own, axis=0) if closed else around.heard
     if len(members) == 0:
         return np.zeros_like(own), np.zeros_like(around.heard), dict.fromkeys(operation.parameters, 0.0)
     assert operation.gradient is not None  # see check_learnable
     neighbors = np.moveaxis(members, 0, -2)
-    back_own, back, logs = operation.gradient(own[..., np.newaxis, :], neighbors, value, grad, layer.parameters)
+    back_own, back, logs = operation.gradient(own[..., np.newaxis, :], neighbors, value, grad, parameters)
     back = np.moveaxis(back, -2, 0)
     return (back_own + back[place], np.delete(back, place, axis=0), logs) if closed else (back_own, back, logs)
 
@@ -234,7 +217,8 @@ def check_learnable(model: Model) -> Model:
     for part, layer in zip(model.parts, model.layers, strict=True):
         function, is_known = layer.kind, layer.kind in VJPS
         if layer.kind == "hop-mixture":
-            function, is_known = layer.operations[0].name, layer.operations[0].gradient is not None
+            operation, _ = layer.functions[0]
+            function, is_known = operation.name, operation.gradient is not None
         elif layer.kind == "activation":
             function = layer.settings["function"]
         elif layer.kind in ("standardize", "rescale") and {*model.trained} & {f"{part}.mean", f"{part}.std"}:

@@ -31,8 +31,6 @@ class Faults:
         partition: for a part of a run the network falls into two halves that do not hear each other.
         partition_time: a partition lasts at most this long.
         skew: clocks and starts of nodes differ by at most this much.
-        clock: the clock of a node is set before a run, by a few runs forwards or back, or right again.
-        poison: a captured node sends its neighbours impossible messages in a run, with its own keys.
     """
 
     loss: float = 0.0
@@ -49,8 +47,6 @@ class Faults:
     partition: float = 0.0
     partition_time: float = 1.0
     skew: float = 0.0
-    clock: float = 0.0
-    poison: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):

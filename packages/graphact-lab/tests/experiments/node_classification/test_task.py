@@ -154,7 +154,7 @@ def pyg_convolution(name, ours):
             return pyg.GATConv(5, 8 // ours.heads, heads=ours.heads), state
 
 
-@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if "median" not in name])
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONS if not {"median", "bank"} & set(name.split("-"))])
 def test_the_convolutions_are_those_of_pyg(name):
     torch.manual_seed(0)
     graph = Graph.stochastic_block_model([9, 8], 0.4, 0.1).to(dtype=torch.float64)
@@ -165,6 +165,21 @@ def test_the_convolutions_are_those_of_pyg(name):
     theirs, state = pyg_convolution(name, ours)
     theirs.double().load_state_dict({key: value.detach() for key, value in state.items()})
     torch.testing.assert_close(ours(x, node_graph(graph, name)), theirs(x, edge_index))
+
+
+@pytest.mark.parametrize(("name", "functions"), [("bank-max", ["amax"]), ("bank-pna", ["mean", "amax", "amin", "std"])])
+def test_banks_are_those_of_plain_loops(name, functions):
+    torch.manual_seed(0)
+    graph = Graph.stochastic_block_model([9, 8], 0.4, 0.1).to(dtype=torch.float64)
+    x, both = torch.randn(17, 5, dtype=torch.float64), node_graph(graph, name)
+    ours = CONVOLUTIONS[name](5, 8, hidden=6).double()
+    sent, shift = x @ ours.sent.weight, both.convolution.to_dense()
+    expected = x @ ours.maps[0].weight + ours.bias
+    for node in range(17):
+        near = sent[graph.to_dense()[node] != 0]
+        values = [near.std(0, correction=0) if name == "std" else getattr(near, name)(0) for name in functions]
+        expected[node] += torch.cat([*values, shift[node] @ sent]) @ ours.last.weight
+    torch.testing.assert_close(ours(x, both), expected)
 
 
 def test_attention_has_heads_of_eight_features():

@@ -1,9 +1,16 @@
 """Equal rounds: what networks spend, how sources are divided, and what the report concludes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from graphact_lab.data.diffused_sources import SOURCES, STEPS, source_localization
+from graphact_lab.data.diffused_sources import (
+    SOURCES,
+    STEPS,
+    source_localization,
+    source_localization_tasks,
+)
 from graphact_lab.experiments.rounds import report, runner
 from graphact_lab.experiments.rounds.experiment import METHODS, NEAREST, RoundsJob, find_settings, orders_of
 from graphact_lab.store import Store, StoreError
@@ -27,6 +34,29 @@ def test_sources_of_the_test_are_unseen():
     assert [len(part) for part in (task.train, task.validation, task.test)] == [840, 120, 240]
     for part, count in zip(sources, SOURCES, strict=True):  # of each community
         assert [sum(source // 10 == community for source in part) for community in range(4)] == [count] * 4
+
+
+@pytest.mark.parametrize(("task", "nodes"), [("consensus", 100), ("denoising", 32)])
+def test_equal_rounds_where_every_node_answers(task, nodes, real_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRAPHACT_DATA", str(real_data))
+    settings = replace(
+        find_settings("smoke", ["gelu"]), task=task, sources=("random",), rounds=(2,), graphs=1, splits=2
+    )
+    runner.run(settings, store := Store(tmp_path))
+    rows = store.rows()
+    assert [(row["metric"], row["method"], row["split"]) for row in rows] == [("rmse", "gelu", n) for n in range(2)]
+    assert runner.make_tasks(settings, "random", 0)[0].inputs.shape[1:] == (nodes, 1)
+    assert rows[0]["settings"]["task"] == task
+    with pytest.raises(ValueError, match="sources must be"):
+        replace(settings, sources=("random", "unseen"))
+
+
+def test_sources_can_be_unseen_in_the_experiment_of_the_paper():
+    (task,), (plain,) = (source_localization_tasks(1, 1, 1, sources=kind) for kind in ("unseen", "random"))
+    again = runner.with_unseen_sources(plain)
+    assert all(torch.equal(getattr(task, part), getattr(again, part)) for part in ("train", "validation", "test"))
+    with pytest.raises(ValueError, match="other communities"):
+        source_localization_tasks(1, 1, 1, sources="unseen", community_size=12)
 
 
 def test_a_graph_without_weights_keeps_its_neighbours():

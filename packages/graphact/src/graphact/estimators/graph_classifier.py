@@ -101,7 +101,7 @@ class GraphClassifier(ClassifierMixin, BackboneEstimator):
         def loss(model: nn.Module, samples: Array) -> Tensor:
             return F.cross_entropy(model(x, graph, owner, len(target))[samples], target[samples])
 
-        self._train(*self._sizes(), loss, np.arange(len(target)))
+        self._train(loss, np.arange(len(target)))
         return self
 
     def predict_proba(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803

@@ -55,6 +55,10 @@ class GraphEstimator(BaseEstimator):
         """The network, on its device, in float32."""
         raise NotImplementedError
 
+    def _sizes(self) -> tuple[int, int]:
+        """Features of inputs and outputs."""
+        raise NotImplementedError
+
     def _graph(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None) -> Any:
         """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""
         if graph is None:
@@ -65,8 +69,6 @@ class GraphEstimator(BaseEstimator):
 
     def _train(
         self,
-        in_features: int,
-        out_features: int,
         loss: Callable[[nn.Module, Array], Tensor],
         samples: Array,
         *,
@@ -79,22 +81,14 @@ class GraphEstimator(BaseEstimator):
         The parameters with the least loss on these are kept; without early stopping those after the last epoch.
 
         Args:
-            in_features: features of the input.
-            out_features: features of the output.
             loss: the loss to minimize.
             samples: numbers of the samples.
             held_out: numbers of those that are held out; drawn from ``samples`` when left out.
             batch_size: samples in a step; None takes all.
             schedule: of the step size, see :class:`~graphact.training.TrainingSettings`.
         """
-        settings = TrainingSettings(
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            batch_size=batch_size or 1,
-            schedule=schedule,
-        )
+        own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "weight_decay", "patience")}
+        settings = TrainingSettings(batch_size=1 if batch_size is None else batch_size, schedule=schedule, **own)
         random = check_random_state(self.random_state)
         if self.early_stopping and held_out is None:
             count = round(self.validation_fraction * len(samples))
@@ -108,7 +102,7 @@ class GraphEstimator(BaseEstimator):
         held_out = np.array([], dtype=np.int64) if held_out is None else held_out
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31)))
-            self.model_ = self._build(in_features, out_features)
+            self.model_ = self._build(*self._sizes())
             undo = add_dropout(self.model_, self.dropout)
             self.loss_curve_, held_out_losses = list[float](), list[float]()
 

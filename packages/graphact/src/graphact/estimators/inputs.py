@@ -69,7 +69,7 @@ def score_of(estimator: Any, targets: Any, answers: Array, weight: Any = None) -
 
 def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
     """A graph or a tensor, of what may be a list, a matrix of SciPy or NumPy, or a graph of NetworkX or PyG."""
-    if hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
+    if graph is None or hasattr(graph, "one_hop") or hasattr(graph, "sparse_sizes"):
         return graph
     if hasattr(graph, "tocoo"):
         return Graph.from_scipy(graph)
@@ -90,12 +90,19 @@ def as_graph(graph: Any, normalize: Normalization | None = None) -> Any:
     return Graph.from_dense(tensor) if is_matrix else tensor
 
 
-def nodes_at_least(graph: Any) -> int:
-    """Count the nodes of a graph, or those that an edge_index names."""
-    if isinstance(graph, Tensor):
-        is_list = graph.layout == torch.strided
-        return (int(graph.max()) + 1 if graph.numel() else 0) if is_list else graph.size(0)
-    return int(graph.sparse_size(0) if hasattr(graph, "sparse_sizes") else graph.num_nodes)
+def check_nodes(graph: Any, count: int, item: str, advice: str = "") -> None:
+    """Raise unless a graph has as many nodes as X has rows or columns; an edge_index may name fewer."""
+    if graph is None:
+        return
+    is_list = isinstance(graph, Tensor) and graph.layout == torch.strided
+    if is_list:
+        nodes = int(graph.max()) + 1 if graph.numel() else 0
+    elif isinstance(graph, Tensor):
+        nodes = graph.size(0)
+    else:
+        nodes = graph.sparse_size(0) if hasattr(graph, "sparse_sizes") else graph.num_nodes
+    if count < nodes or (count > nodes and not is_list):
+        raise ValueError(f"X must have a {item} for each of the {nodes} nodes of graph, got {count}{advice}")
 
 
 def edges_of(data: Any) -> tuple[Any, Tensor | None]:

@@ -20,8 +20,8 @@ from graphact.estimators.inputs import (
     as_float32,
     as_graph,
     check_finite,
+    check_nodes,
     encode_classes,
-    nodes_at_least,
     score_of,
 )
 
@@ -72,9 +72,7 @@ class NodeEstimator(BackboneEstimator):
             warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=3)
         return x, self._graph_of_all(x, graph), chosen, self._targets(y, chosen, x.size(0))
 
-    def _learn(
-        self, x: Tensor, graph: Any, chosen: Array, targets: Array, out_features: int, loss_of: Callable[..., Tensor]
-    ) -> Self:
+    def _learn(self, x: Tensor, graph: Any, chosen: Array, targets: Array, loss_of: Callable[..., Tensor]) -> Self:
         """Train with a loss of the outputs and the targets at the chosen nodes."""
         known = torch.from_numpy(targets).to(x.device)
         target = known.new_zeros(x.size(0), *known.shape[1:])
@@ -83,18 +81,14 @@ class NodeEstimator(BackboneEstimator):
         def loss(model: nn.Module, samples: Array) -> Tensor:
             return loss_of(model(x, graph)[samples], target[samples])
 
-        self._train(x.size(1), out_features, loss, chosen)
+        self._train(loss, chosen)
         return self
 
     def _graph_of_all(self, x: Tensor, graph: Any) -> Any:
         """The graph of a call, which must have a node for each row."""
-        graph = None if graph is None else as_graph(graph, self.normalize)
-        rows, is_list = x.size(0), isinstance(graph, Tensor) and graph.layout == torch.strided
-        if graph is not None and (rows < nodes_at_least(graph) if is_list else rows != nodes_at_least(graph)):
-            raise ValueError(
-                f"X must have a row for each of the {nodes_at_least(graph)} nodes of graph, got {rows}; to learn from "
-                "some of them, as scikit-learn does in folds, name them: nodes=..., or graphact.estimators.OnNodes"
-            )
+        graph = as_graph(graph, self.normalize)
+        way_out = "name them: nodes=..., or graphact.estimators.OnNodes"
+        check_nodes(graph, x.size(0), "row", f"; to learn from some of them, as scikit-learn does in folds, {way_out}")
         return self._graph(x, graph)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, nodes: Any = None) -> float:  # noqa: N803
@@ -171,7 +165,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         targets = column_or_1d(targets, warn=True)  # a column is taken for a list, with scikit-learn's warning
         assert_all_finite(targets, input_name="y")
         self.classes_, labels = encode_classes(targets)
-        return self._learn(x, ready, chosen, labels, len(self.classes_), F.cross_entropy)
+        return self._learn(x, ready, chosen, labels, F.cross_entropy)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, len(self.classes_)
@@ -206,8 +200,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         x, ready, chosen, targets = self._prepare(X, y, graph, nodes)
         numbers_ = as_float32("y", targets, LEAVE_OUT)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
-        columns = numbers_.reshape(len(numbers_), -1)
-        return self._learn(x, ready, chosen, columns, columns.shape[1], F.mse_loss)
+        return self._learn(x, ready, chosen, numbers_.reshape(len(numbers_), -1), F.mse_loss)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_features_in_, max(self.n_outputs_, 1)

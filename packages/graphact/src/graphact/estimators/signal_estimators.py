@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from graphact._checks import check_choice, check_integer, check_keywords, check_number, check_probability
 from graphact.estimators.graph_estimator import GraphEstimator
-from graphact.estimators.inputs import Array, as_array, as_graph, encode_classes, nodes_at_least, score_of
+from graphact.estimators.inputs import Array, as_array, as_graph, check_nodes, encode_classes, score_of
 from graphact.estimators.node_estimators import MISSING
 from graphact.estimators.signal_inputs import (
     MIN_TIMES,
@@ -43,13 +43,8 @@ TASKS = ("denoise", "impute", "forecast")
 SCALINGS = ("global", "node")
 HELD_OUT_SEED = 0  # of the corruption of held-out readings, the same in every epoch
 TIMES_AT_ONCE = 1024
-CORRUPTION: dict[str | None, tuple[float, float, float]] = {
-    "denoise": (0.5, 0.05, 0.05),
-    "impute": (0.0, 0.0, 0.2),
-    "forecast": (0.0, 0.0, 0.0),
-    None: (0.0, 0.0, 0.0),
-}
-"""Noise, outliers and hidden readings that a task is trained with, where they are None."""
+CORRUPTION = {"denoise": (0.5, 0.05, 0.05), "impute": (0.0, 0.0, 0.2)}
+"""Noise, outliers and hidden readings that a task is trained with, where they are None; 0 in other tasks."""
 
 
 @check_keywords
@@ -80,17 +75,9 @@ class SignalEstimator(GraphEstimator):
     # The network
 
     def _build(self, in_features: int, out_features: int) -> nn.Module:
-        """The network with its scaling, for readings of ``in_features`` features."""
+        """The network with its scaling: as many layers of order 1 as the rounds pay for."""
         mask = check_choice("missing", self.missing, MISSING_POLICIES) == "mask"
-        inputs = self.window * in_features * (2 if mask else 1)
         nodes = list(self.nodes_) if check_choice("scaling", self.scaling, SCALINGS) == "node" else None
-        options: dict[str, Any] = {"window": self.window, "mask": mask, "nodes": nodes}
-        scaled = None if isinstance(self, ClassifierMixin) else out_features
-        network = self._network(inputs, out_features)
-        return ScaledNetwork(network, in_features, out_features=scaled, **options).to(self.device)
-
-    def _network(self, in_features: int, out_features: int) -> GCNN:
-        """As many layers of order 1 as the rounds pay for."""
         rounds, width = (check_integer(name, getattr(self, name), minimum=1) for name in ("rounds", "width"))
         options: dict[str, Any] = {"order": 1, "activation": self.activation, "bank": self.bank}
         options |= {"bias": True, "residual": True, "normalize": self.normalize}
@@ -100,7 +87,11 @@ class SignalEstimator(GraphEstimator):
             raise ValueError(
                 f"rounds must be a multiple of {cost}, those of a layer with {self.activation!r}, got {rounds}"
             )
-        return GCNN([in_features, *[width] * (rounds // cost)], out_features=out_features, **options)
+        features = [self.window * in_features * (2 if mask else 1), *[width] * (rounds // cost)]
+        network = GCNN(features, out_features=out_features, **options)
+        scaled = None if isinstance(self, ClassifierMixin) else out_features
+        options = {"out_features": scaled, "window": self.window, "mask": mask, "nodes": nodes}
+        return ScaledNetwork(network, in_features, **options).to(self.device)
 
     def _describe(self) -> dict[str, Any]:
         """The entries of a model file, so that agents read the file of the estimator."""
@@ -150,12 +141,8 @@ class SignalEstimator(GraphEstimator):
                 f"graph must list its nodes in the order of the columns of X, got {found!r} for {wanted!r}: add them "
                 "in this order before the edges, graph.add_nodes_from(...)"
             )
-        graph = None if graph is None else as_graph(graph, self.normalize)
-        if graph is not None and hasattr(graph, "num_nodes") and nodes_at_least(graph) != num_nodes:
-            raise ValueError(
-                f"X must have a column for each of the {nodes_at_least(graph)} nodes of graph, in their order, got "
-                f"{num_nodes}"
-            )
+        graph = as_graph(graph, self.normalize)
+        check_nodes(graph, num_nodes, "column", "; columns are in the order of the nodes")
         return self._graph(torch.zeros(num_nodes, 1), graph).to(self.device)
 
     def _check_settings(self) -> None:
@@ -178,10 +165,8 @@ class SignalEstimator(GraphEstimator):
 
     def _corruption(self) -> tuple[float, float, float]:
         """Shares of noise, outliers and hidden readings in training."""
-        given = (self.noise, self.outliers, self.hide)
-        noise, outliers, hide = (
-            default if value is None else value for value, default in zip(given, CORRUPTION[self.task], strict=True)
-        )
+        given = zip((self.noise, self.outliers, self.hide), CORRUPTION.get(str(self.task), (0.0,) * 3), strict=True)
+        noise, outliers, hide = (default if value is None else value for value, default in given)
         if not 0 <= check_number("noise", noise) < np.inf:
             raise ValueError(f"noise must be a number of standard deviations, at least 0, got {noise}")
         if self.missing == "refuse":
@@ -236,6 +221,11 @@ class SignalEstimator(GraphEstimator):
         scale = fit_scale("X", readings[:last], self.scaling == "node")
         scaled = scale.apply(readings).to(self.device)
         targets, loss_of, out_scale = self._prepare_targets(readings, y, last)
+        is_known = targets.isfinite() if targets.is_floating_point() else targets >= 0
+        for times, part in ((train, "training"), (held_out, "held-out")):
+            if len(times) and not is_known[torch.as_tensor(times)].any():
+                name, what = "X" if y is None else "y", "class" if is_classifier(self) else "number"
+                raise ValueError(f"{name} must hold a {what} in the {part} part, got NaN alone")
         corruption = self._corruption()
 
         def inputs_at(times: Array, generator: torch.Generator | None = None) -> Tensor:
@@ -248,9 +238,7 @@ class SignalEstimator(GraphEstimator):
             outputs = outputs if self.target_node_ is None else outputs[:, self.target_node_]
             return loss_of(outputs, targets[torch.as_tensor(times)])
 
-        inputs, outputs = self._sizes()
-        size = check_integer("batch_size", self.batch_size, minimum=1)
-        self._train(inputs, outputs, loss, train, held_out=held_out, batch_size=size, schedule="cosine")
+        self._train(loss, train, held_out=held_out, batch_size=self.batch_size, schedule="cosine")
         assert isinstance(self.model_, ScaledNetwork)
         self.model_.input.set(*scale)
         if self.model_.output is not None:
@@ -279,12 +267,11 @@ class SignalEstimator(GraphEstimator):
         return np.asarray((scaled * std + mean).numpy())
 
     def _outputs(self, X: Any, graph: Any) -> Array:  # noqa: N803
-        """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node."""
         check_is_fitted(self)
         return self._outputs_of(self._readings(X, reset=False), graph)
 
     def _outputs_of(self, readings: Array, graph: Any) -> Array:
-        """The same for readings ``(T, N, F)``."""
+        """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node, for readings ``(T, N, F)``."""
         ready = self._fitted_graph(graph, readings.shape[1])
         x, times = torch.tensor(readings, device=self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
         model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
@@ -294,13 +281,11 @@ class SignalEstimator(GraphEstimator):
         return outputs if self.target_node_ is None else outputs[:, self.target_node_]
 
     def _fitted_graph(self, graph: Any, num_nodes: int) -> Any:
-        if graph is not None:
-            return self._graph_of_nodes(graph, num_nodes)
-        if hasattr(self, "graph_"):
+        if graph is None and hasattr(self, "graph_"):
             return self.graph_
-        if self.has_graph_:
+        if graph is None and self.has_graph_:
             raise ValueError("graph must be given: the file of an estimator holds no graph")
-        return self._graph_of_nodes(None, num_nodes)
+        return self._graph_of_nodes(graph, num_nodes)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
         """The share of known classes that are right or, of numbers, the coefficient of determination, R², over all.
@@ -421,8 +406,6 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         part = values[:last] if values.ndim == 3 else values[:last, np.newaxis]
         scale = fit_scale("X" if y is None else "y", part, per_node)
         targets = scale.apply(values).to(self.device)
-        if not bool(targets[:last].isfinite().any()):
-            raise ValueError("y must hold a number in the training part, got NaN alone")
 
         def loss_of(outputs: Tensor, target: Tensor) -> Tensor:
             known = ~target.isnan()

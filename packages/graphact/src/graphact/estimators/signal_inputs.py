@@ -28,8 +28,16 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
         steps = itertools.pairwise(index)
         before, after = next((a, b) for a, b in steps if not a < b)
         raise ValueError(f"{name} must be sorted by time, got {after} after {before}: call {name}.sort_index()")
-    if equal_steps and index.dtype.kind in "iufM":
-        steps = np.diff(index.to_numpy())
+    if equal_steps:
+        if index.dtype.kind not in "iuf" and not hasattr(index, "asi8"):  # text, or objects
+            try:
+                index = index.astype("datetime64[ns]")
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{name} must have times or numbers as its index for a window or a forecast, got {index[0]!r}: "
+                    f"{name}.index = pandas.to_datetime({name}.index) reads times"
+                ) from None
+        steps = np.diff(getattr(index, "asi8", index))
         differs = steps != steps[0]
         if index.dtype.kind == "f":  # times such as 0.1, 0.2, 0.3, which are rounded
             rounding = 4 * np.finfo(steps.dtype).eps * np.abs(index).max()

@@ -6,20 +6,17 @@ graph with all that was prepared for it.
 """
 
 import itertools
-import threading
-from collections import OrderedDict
+from collections import deque
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 
-MAX_RECENT = 8
-
 _numbers = itertools.count(2)  # compiled code specializes on 0 and 1
 _objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
-_recent: OrderedDict[int, Any] = OrderedDict()  # a backward pass may run when the caller's graph is gone
+_recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller's graph is gone
 _captured: dict[int, Any] = {}  # a CUDA graph reads their memory whenever it is replayed
-_lock = threading.Lock()
+_HAS_CUDA = torch.version.cuda is not None or torch.version.hip is not None
 
 
 def new_handle(owner: Any) -> int:
@@ -35,18 +32,15 @@ def new_handle(owner: Any) -> int:
 
 
 def find_object(handle: int) -> Any:
-    """Return the object with this number, and keep the objects that were found last."""
+    """Return the object with this number, and keep those that were found last."""
     found = _objects.get(handle)
     if found is None:
         raise RuntimeError(
             "the graph of compiled code is gone: keep the Graph (or the edge_index that it was built from) until the "
             "backward pass"
         )
-    with _lock:
-        _recent[handle] = found
-        _recent.move_to_end(handle)
-        if len(_recent) > MAX_RECENT:
-            _recent.popitem(last=False)
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    if not _recent or _recent[-1] is not found:
+        _recent.append(found)
+    if _HAS_CUDA and torch.cuda.is_current_stream_capturing():
         _captured[handle] = found
     return found

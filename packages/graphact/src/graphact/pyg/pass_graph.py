@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphact._checks import check_integer
 from graphact.graph import Graph
 from graphact.graph.advice import how_to_build, kind_of
+from graphact.graph.eager import outside_compiled_code
 from graphact.graph.normalize import Normalization, check_normalize
 from graphact.graph.protocol import GraphLike
 from graphact.nn.call import CURRENT, ModelCall, accepts_batch, current_call, remedy, resolve_graph, with_batch
@@ -87,6 +88,7 @@ class PassGraph(nn.Module):
             arguments = (edge_weight, *arguments)
         return ModelCall(graph).run(self.model, x, edge_index, *arguments, **options)
 
+    @outside_compiled_code("an edge_index is sorted outside: give graph=, or build a graphact.Graph once")
     def graph_of(
         self, x: Tensor, edge_index: Any, edge_weight: Tensor | None = None, batch: Tensor | None = None
     ) -> GraphLike:
