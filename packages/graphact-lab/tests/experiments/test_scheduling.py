@@ -247,7 +247,8 @@ def test_from_command_to_report(tmp_path, capsys):
     assert "rule w / (1 + d)" in page
     rows = Store(tmp_path).rows()
     assert {row["kind"] for row in rows} == {"model", "baseline", "tuning", "slots"}
-    assert {len(row["ratios"]) for row in rows if row["kind"] in ("model", "baseline")} == {3}
+    scored = [row for row in rows if row["kind"] in ("model", "baseline")]
+    assert {(len(row["ratios"]), "nodes" in row["condition"]) for row in scored} == {(3, False), (1, True)}
     assert max(row["value"] for row in rows if row.get("method") == "optimum") >= 1
     before = {path: path.read_bytes() for path in (tmp_path / "rows").iterdir()}
     assert main(arguments) == 0

@@ -57,4 +57,4 @@ def save_operator(operator, path):
     row, col = np.concatenate([row, own]), np.concatenate([operator.col, own])
     data = np.concatenate([operator.weight, operator.diagonal[own]])
     matrix = coo_array((data, (row, col)), shape=(operator.num_nodes,) * 2)
-    save_npz(path, matrix)
+    save_npz(path, matrix.tocsr())

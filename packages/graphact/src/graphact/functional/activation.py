@@ -206,7 +206,7 @@ def evaluate_whole(
     """
     count, plan = weights.size(0), None
     if graph.whole is not None and op.is_built_in and (reads != "hops" or count == 1):
-        if activation_op.is_compiled_whole(x, graph.whole, op.name):
+        if torch.compiler.is_compiling() and activation_op.is_compiled_whole(x, graph.whole, op.name):
             width = check_gamma(parameters["gamma"], x) if op is KERNEL else None
             options = (op.name, closed, reads == "shifted")
             return activation_op.compiled_activation(x, graph.whole, beta, weights, width, *options)

@@ -15,8 +15,15 @@ from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import may_have_derivative
 from graphact.kernels import reference
 from graphact.kernels.dispatch import implementation
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists, takes_handles
-from graphact.kernels.ops import KernelOp, is_differentiated, is_forward_mode, is_traced, materialized
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
+from graphact.kernels.ops import (
+    KernelOp,
+    is_differentiated,
+    is_forward_mode,
+    is_traced,
+    materialized,
+    takes_handles,
+)
 from graphact.kernels.reference import (
     FUNCTIONS,
     RESULTS,
@@ -478,7 +485,12 @@ def add_own_term(shifted: Tensor, x: Tensor, graph: Graph) -> Tensor:
 
 def tensors_of(graph: Graph) -> GraphTensors:
     """Return the tensors of a graph that a fused pass reads, or its handles; weights are constants there."""
-    return GraphTensors.of_handles(graph) if takes_handles(graph) else GraphTensors.of(graph)
+    if takes_handles(graph):
+        return GraphTensors.handles_of(graph)
+    weight, weight_t = graph.weight, graph.outgoing_weight
+    if weight.requires_grad:
+        weight, weight_t = weight.detach(), weight_t.detach()
+    return GraphTensors(graph.incoming, graph.outgoing, weight, weight_t, graph.incoming_slot)
 
 
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:

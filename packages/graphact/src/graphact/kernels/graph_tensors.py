@@ -111,14 +111,6 @@ class GraphTensors(NamedTuple):
     incoming_slot: Tensor
     handle: int = 0
 
-    @classmethod
-    def of(cls, graph: Graph) -> "GraphTensors":
-        """Take them from a graph; weights are constants there."""
-        weight, weight_t = graph.weight, graph.outgoing_weight
-        if weight.requires_grad:
-            weight, weight_t = weight.detach(), weight_t.detach()
-        return cls(graph.incoming, graph.outgoing, weight, weight_t, graph.incoming_slot)
-
     @property
     def lists(self) -> EdgeLists:
         """The lists alone."""
@@ -135,7 +127,7 @@ class GraphTensors(NamedTuple):
         return cls(*EdgeLists.from_flat(lists), weight, weight_t, incoming_slot)
 
     @classmethod
-    def of_handles(cls, graph: Graph) -> "GraphTensors":
+    def handles_of(cls, graph: Graph) -> "GraphTensors":
         """The handles of a graph, in the places of its lists, without tensors."""
         nothing: Any = None
         incoming: Any = graph.incoming.handle
@@ -153,20 +145,12 @@ class GraphTensors(NamedTuple):
         nothing: Any = None
         return cls(incoming, outgoing, nothing, nothing, nothing, handle)
 
-    @classmethod
-    def find(cls, handles: "GraphTensors") -> "GraphTensors":
+    @staticmethod
+    def find(handles: "GraphTensors") -> "GraphTensors":
         """The tensors of the graph with these handles."""
-        return cls.of(find_object(handles.handle))
+        from graphact.kernels.autograd import tensors_of
 
-
-def takes_handles(owner: Graph | Neighborhoods) -> bool:
-    """Return true in code that is compiled, not exported or transformed, where a graph is known by its handle."""
-    return (
-        torch.compiler.is_dynamo_compiling()
-        and not torch.compiler._is_exporting_flag  # torch 2.11 traces is_exporting() as true in any compiled code
-        and not torch._C._are_functorch_transforms_active()
-        and owner.handle != 0
-    )
+        return tensors_of(find_object(handles.handle))
 
 
 def is_of_handles(bundle: Any) -> bool:

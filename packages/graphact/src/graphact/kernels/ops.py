@@ -17,6 +17,7 @@ from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.dispatch import backend, requested
 from graphact.kernels.graph_tensors import is_of_handles
@@ -34,6 +35,16 @@ def is_traced(x: Tensor) -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
         or x.is_meta
+    )
+
+
+def takes_handles(owner: Graph | Neighborhoods) -> bool:
+    """Return true in code that is compiled, not exported or transformed, where a graph is known by its handle."""
+    return (
+        torch.compiler.is_dynamo_compiling()
+        and not torch.compiler._is_exporting_flag  # torch 2.11 traces is_exporting() as true in any compiled code
+        and not torch._C._are_functorch_transforms_active()
+        and owner.handle != 0
     )
 
 

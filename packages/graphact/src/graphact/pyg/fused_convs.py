@@ -199,8 +199,8 @@ class FusedPNAConv(FusedConv, PNAConv):
         values = [value.view(-1, towers, width) for value in values]
         x = Permute.apply(x, order, position)
         groups = messages.graph.incoming.groups
-        of_a_group = LAUNCHES_OF_A_GROUP // width**2 if x.is_cuda else ROWS_OF_A_GROUP
-        if len(groups) * of_a_group <= len(x):
+        cost = LAUNCHES_OF_A_GROUP // width**2 if x.is_cuda else ROWS_OF_A_GROUP
+        if len(groups) * cost <= len(x):
             out = self._mix_by_degree(x, values, functions, groups, weight_target, bias)
         else:
             out = self._mix(x, values, functions, messages.degree, weight_target, bias)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from graphact.graph import Neighborhoods
 from graphact.kernels.graph_tensors import Lists
+from graphact.kernels.numba.disk_cache import separate_files
 from graphact.kernels.reference import ACCUMULATION
 
 # what compiled code takes; the types it really has are those of the first call
@@ -55,7 +56,8 @@ def kernel(
     """
     options = {**OPTIONS, "fastmath": set(fastmath), "_nrt": allocates}
     try:
-        return numba.njit(cache=True, **options)(function)
+        compiled: Callable[..., None] = separate_files(numba.njit(cache=True, **options)(function))
+        return compiled
     except RuntimeError:  # neither the package nor the home folder can be written
         return numba.njit(**options)(function)
 
