@@ -9,10 +9,13 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 import graphact
 from agents.replay import answered_links, dense_matrix, replay, replay_inference
 from agents.simulations import HostileFaults, HostileSimulation
