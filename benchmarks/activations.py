@@ -6,8 +6,8 @@
 For a GPU there is activations_gpu.py.
 
 A time is reported only for a right result: values and gradients are first compared with the reference, PyG's with ours.
-Shares are of the copy bandwidth measured in the same run: the gather floor reads a row for every edge in each pass, the
-compulsory traffic moves every number once. Times are medians (fastest..slowest).
+The gather floor is the time to read a row for every edge in each pass, at the copy bandwidth measured in the same run.
+Times are medians (fastest..slowest).
 """
 
 import argparse

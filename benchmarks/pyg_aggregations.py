@@ -29,6 +29,7 @@ from torch_geometric.utils import degree
 
 import graphact
 from graphact._extras import is_installed
+from graphact.kernels import autograd
 
 CASES = {
     "34 nodes": [(34, 156)],
@@ -37,6 +38,7 @@ CASES = {
     "20,000 nodes": [(20_000, 200_000)],
 }
 LARGE = {"169k nodes": [(169_343, 2_332_486)], "a million nodes": [(1_000_000, 10_000_000)]}
+WIDE = {"20,000 nodes, wide": ([(20_000, 200_000)], 64, 64), "169k nodes, wide": ([(169_343, 2_332_486)], 256, 128)}
 FEATURES = 64
 MAX_SORTED = 200_000_000  # messages times features that PyG's median is asked to sort
 AGGREGATORS, SCALERS = ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"]
@@ -95,9 +97,21 @@ def peak_of(step):
 
 
 def compare(theirs, ours, device, clock):
-    """Milliseconds of both, in turn, and on a GPU the peak memory."""
+    """Compare results in float64, then times."""
     check_equal(theirs, ours)
-    steps = {"pyg": theirs, "graphact": ours}
+    return times_of((theirs, ours), device, clock)
+
+
+def check_close(theirs, ours):
+    """Raise if results differ by more than float32 explains; float64 would not fit."""
+    for found, right in zip(ours(), theirs(), strict=True):
+        if not float((found - right).norm() / right.norm().clamp(min=1e-30)) < 1e-2:
+            raise RuntimeError(f"{type(theirs.module).__name__} differs")
+
+
+def times_of(both, device, clock):
+    """Milliseconds of PyG's step and ours, in turn, and on a GPU the peak memory."""
+    steps = dict(zip(("pyg", "graphact"), both, strict=True))
     first = {name: seconds_of(step, 1, device, clock) for name, step in steps.items()}
     calls = {name: max(1, int(SECONDS_OF_A_BLOCK / seconds)) for name, seconds in first.items()}
     found = {name: [] for name in steps}
@@ -130,8 +144,9 @@ def contenders(edge_index, nodes, device):
     pna = {"aggregators": AGGREGATORS, "scalers": SCALERS, "deg": histogram}
     for name in ("max", "min", *medians, "std"):
         kind = f"{name.capitalize()}Aggregation"
-        yield f"aggregation {name}", Gathered(getattr(nn, kind)()), Gathered(getattr(graphact.pyg, kind)()), False
-    four = (Gathered(package.MultiAggregation(AGGREGATORS)) for package in (nn, graphact.pyg))
+        both = (Gathered(getattr(package, kind)()).to(device) for package in (nn, graphact.pyg))
+        yield f"aggregation {name}", *both, False
+    four = (Gathered(package.MultiAggregation(AGGREGATORS)).to(device) for package in (nn, graphact.pyg))
     yield "aggregations of PNA", *four, False
     modules = {f"SAGEConv {name}": nn.SAGEConv(FEATURES, FEATURES, name) for name in ("mean", "max", *medians, "std")}
     modules["PNAConv"] = nn.PNAConv(FEATURES, FEATURES, **pna)
@@ -157,9 +172,67 @@ def measure_case(sizes, device, clock):
         except torch.OutOfMemoryError:
             echo(f"| {name} | out of memory |")
             continue
-        memory = f" {row['pyg_mb']:.0f} | {row['graphact_mb']:.0f} |" if device == "cuda" else ""
-        ratio = row["pyg"] / row["graphact"]
-        echo(f"| {name} | {row['pyg']:.3f} | {row['graphact']:.3f} | {ratio:.1f} |{memory}")
+        show(name, row)
+    return rows
+
+
+def show(name, row):
+    """Print a row of the table."""
+    memory = f" {row['pyg_mb']:.0f} | {row['graphact_mb']:.0f} |" if "pyg_mb" in row else ""
+    echo(f"| {name} | {row['pyg']:.3f} | {row['graphact']:.3f} | {row['pyg'] / row['graphact']:.1f} |{memory}")
+
+
+class OnePass(torch.nn.Module):
+    """The shift, the maximum, the minimum and the standard deviation of the neighbours, side by side."""
+
+    def __init__(self, graph):
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, x, _):
+        return torch.cat(autograd.neighborhood_functions(x, self.graph, ("max", "min", "std"), shift=True), -1)
+
+
+class FourAggregations(torch.nn.Module):
+    """The same with PyG's aggregations of weighted and unweighted messages."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight, self.kinds = weight, [nn.SumAggregation(), nn.MaxAggregation(), nn.MinAggregation()]
+        self.std = nn.StdAggregation()
+
+    def forward(self, x, edge_index):
+        messages, target = x[edge_index[0]], edge_index[1]
+        terms = [messages * self.weight.unsqueeze(-1), messages, messages]
+        found = [kind(term, target, dim_size=len(x)) for kind, term in zip(self.kinds, terms, strict=True)]
+        return torch.cat([*found, self.std(messages, target, dim_size=len(x))], -1)
+
+
+def wide_rows(sizes, features, pna_features, device, clock):
+    """One fused pass over a graph of signals this wide, and training PNA of three layers on it."""
+    generator = torch.Generator().manual_seed(0)
+    edge_index, nodes = random_edges(sizes, generator)
+    histogram = torch.bincount(degree(edge_index[1], nodes, dtype=torch.long))
+    edge_index = edge_index.to(device)
+    weight = torch.rand(edge_index.size(1), generator=generator).to(device)
+    graph = graphact.Graph.from_edge_index(edge_index, weight, nodes)
+    x = torch.randn(nodes, features, generator=generator).to(device)
+    modules = FourAggregations(weight), OnePass(graph)
+    both = [Step(module, x, edge_index) for module in modules]
+    check_close(*both)
+    row = times_of(both, device, clock)
+    show(f"shift, max, min and std, {features} features", row)
+    rows, megabytes = {"one pass": row}, nodes * features * 4 / 2**20
+    if device == "cuda":
+        peaks = [row[f"{name}_mb"] / megabytes for name in ("pyg", "graphact")]
+        echo(f"peak in signals: {peaks[0]:.1f} and {peaks[1]:.1f}")
+    pna = nn.PNA(pna_features, pna_features, 3, aggregators=AGGREGATORS, scalers=SCALERS, deg=histogram).to(device)
+    ours = graphact.pyg.accelerate(copy.deepcopy(pna))
+    x = x[:, :pna_features].contiguous()
+    both = [Step(module, x, edge_index) for module in (pna, ours)]
+    check_close(*both)
+    rows["PNA, 3 layers"] = row = times_of(both, device, clock)
+    show(f"PNA, 3 layers, {pna_features} wide", row)
     return rows
 
 
@@ -187,6 +260,10 @@ def main():
             echo(f"\n{case}, {FEATURES} features\n\n| | PyG ms | graphact ms | times as fast |")
             echo("|---|---|---|---|")
             found[case] = measure_case(sizes, options.device, clock)
+    for case, (sizes, features, width) in WIDE.items():
+        if options.only in case and (options.large or sizes[0][0] < 100_000):
+            echo(f"\n{case}\n\n| | PyG ms | graphact ms | times as fast |\n|---|---|---|---|")
+            found[case] = wide_rows(sizes, features, width, options.device, clock)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(found, indent=1) + "\n")

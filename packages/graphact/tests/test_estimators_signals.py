@@ -305,7 +305,7 @@ FAULTS = {
     "infinite targets": (
         lambda x, y: (x, np.where(y > 284, np.inf, y)),
         {},
-        "y must hold finite numbers, got infinity",
+        "y must hold finite numbers, got infinity at time 0",
     ),
     "no target": (lambda x, y: (x, y * np.nan), {}, "y must hold a number in the training part, got NaN alone"),
     "neither target nor task": (
@@ -376,6 +376,16 @@ FAULTS = {
         {"task": "denoise"},
         "X must hold a reading in the training part, got NaN alone",
     ),
+    "no target in the held-out part": (
+        lambda x, y: (x, np.where(np.arange(160)[:, None] < 136, y, np.nan)),
+        {},
+        "y must hold a number in the held-out part, got NaN alone",
+    ),
+    "no reading in the held-out part": (
+        lambda x, y: (np.where(np.arange(160)[:, None] < 136, x, np.nan), None),
+        {"task": "impute"},
+        "X must hold a number in the held-out part, got NaN alone",
+    ),
     "complex numbers": (lambda x, y: (x + 1j, y), {}, "X must hold real numbers, got complex128"),
     "a constant node of its own scale": (
         lambda x, y: (np.where(np.arange(6) == 2, 7.0, x), y),
@@ -404,8 +414,9 @@ def test_tables_of_other_things_than_readings():
     table = pandas.DataFrame(noisy, hours, list("abcdef"))
     model = SignalRegressor(task="impute", **QUICK)
     for named, message in (
-        (table.reset_index(), "X must hold numbers, got .* in the column 'time': times are the index, X.set_index"),
-        (table.reset_index().astype({"time": str}), "X must hold numbers, got .* in the column 'time': times are"),
+        (table.reset_index(), "X must hold numbers, got .* in the column 'time': .* times are the index, X.set_index"),
+        (table.reset_index().astype({"time": str}), "X must hold numbers, got '2026-01-01.* in the column 'time': "),
+        (table.astype(str).replace(table["b"].astype(str).iloc[7], "n/a"), "got 'n/a' in the column 'b': a missing"),
         (table.set_axis(list("aabbcc"), axis=1), "X must have one column for each node, got 'a' twice"),
     ):
         with pytest.raises(ValueError, match=message) as caught:
@@ -516,6 +527,11 @@ def test_missing_values_of_tables():
     model = SignalClassifier(**QUICK).fit(noisy, table, graph=graph)
     expected = SignalClassifier(**QUICK).fit(noisy, np.where(known, labels, np.nan), graph=graph)
     np.testing.assert_array_equal(model.predict_proba(noisy), expected.predict_proba(noisy))
+    for part, name in ((slice(0, 136), "training"), (slice(136, 160), "held-out")):
+        unknown = np.where(known, labels, np.nan)
+        unknown[part] = np.nan
+        with pytest.raises(ValueError, match=f"y must hold a class in the {name} part, got NaN alone"):
+            SignalClassifier(**QUICK).fit(noisy, unknown, graph=graph)
     with pytest.raises(ValueError, match="y must hold a class to score, got none"):
         model.score(noisy, np.full(clean.shape, np.nan))
     with pytest.raises(ValueError, match=r"sample_weight must have the shape \(160,\), got \(7,\)"):

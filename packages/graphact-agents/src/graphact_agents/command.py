@@ -5,7 +5,9 @@ import difflib
 import importlib
 import inspect
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -13,14 +15,14 @@ from graphact_agents import __version__
 from graphact_agents.disk import one_line
 
 DESCRIPTION = """
-Run a trained network on the nodes of its graph: each node computes its own output from messages of its neighbours.
+Run a trained network on the nodes of its graph: each node computes its own
+output from messages of its neighbours.
 
-  {prog} init model.safetensors graph.npz --out network   the operator's folder, with network.toml to edit
-  {prog} deploy network --out nodes                       one folder for each node
-  {prog} run nodes/node-7                                 the agent of one node
-  {prog} status network                                   the state of every agent, and what is wrong
-  {prog} simulate model.safetensors graph.npz --loss 0.1  all agents in memory, with faults
-  {prog} learn nodes/node-7                               train the network, with one agent for each node
+  {prog} simulate model.safetensors graph.npz --loss 0.1
+  {prog} init model.safetensors graph.npz --out network
+  {prog} deploy network --out nodes
+  {prog} run nodes/node-7
+  {prog} status network
 """
 COMMANDS = {
     "init": ("graphact_agents.command_init", "write the operator's folder of a network"),
@@ -40,7 +42,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.module:
             module, self.module = importlib.import_module(self.module), ""
-            self.description = inspect.cleandoc(module.run.__doc__ or "")
+            self.description = fill_paragraphs(inspect.cleandoc(module.run.__doc__ or ""))
             module.add_arguments(self)
             self.set_defaults(command=module.run)
         found, unknown = super().parse_known_args(args, namespace)
@@ -52,6 +54,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
+
+
+def fill_paragraphs(text: str) -> str:
+    """Wrap the paragraphs of a text to the width of the terminal; those that are indented keep their lines."""
+    width = shutil.get_terminal_size().columns - 2
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(each if each.startswith(" ") else textwrap.fill(each, width) for each in paragraphs)
 
 
 def make_parser(prog: str = "graphact-agents") -> Parser:

@@ -23,7 +23,8 @@ def run(options: argparse.Namespace) -> int:
     the nodes, their addresses and the settings. Edit it, then deploy.
 
       graphact-agents init model.safetensors graph.npz --out network
-      graphact-agents init model.safetensors graph.npz --out network --address 'sensor-{node}.local:7500'
+      graphact-agents init model.safetensors graph.npz --out network \\
+          --address 'sensor-{node}.local:7500'
     """
     cost = init_network(options.model, options.graph, options.out, options.address)
     sys.stdout.write(

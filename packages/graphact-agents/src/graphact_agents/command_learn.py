@@ -39,7 +39,9 @@ def run(options: argparse.Namespace) -> int:
     Train the network at one node, together with its neighbours, and write trained.safetensors into the node's folder.
 
     learning.json of the folder has the settings, the same at all nodes:
+
       {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}
+
     first is the number of the first run; give a higher one for another training in the same folder. Progress is kept in
     state.npz: an agent that is started again continues with the step that its neighbours are in.
     """

@@ -98,7 +98,10 @@ def find_agents(places: list[str]) -> Iterator[AgentPlace]:
                 answers_at = Address.parse(read_json(each / STATUS_NAME).get("status", ""))
                 yield AgentPlace(each.name, answers_at, read_json(each / NODE).get("node"))
         else:
-            yield AgentPlace(place, status_address(place))
+            try:
+                yield AgentPlace(place, status_address(place))
+            except ValueError as error:
+                raise ValueError(f"{place!r} is neither a folder nor an address: {error}") from error
 
 
 def describe(name: str, found: dict[str, Any], trouble: str) -> str:

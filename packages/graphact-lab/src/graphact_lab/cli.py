@@ -1,10 +1,9 @@
 """The command line of graphact-lab."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from graphact.commands.parser import CommandParser, run_command
+from graphact.commands.parser import CommandParser, new_parser, run_command
 from graphact_lab import __version__
 from graphact_lab.commands.overview import data, list_all
 from graphact_lab.commands.run import report, run
@@ -12,9 +11,9 @@ from graphact_lab.commands.run import report, run
 DESCRIPTION = """\
 The experiments of the paper and the benchmarks beyond it, by one command each.
 
-  graphact-lab run source-localization          a minute or two on a laptop: table, figure and HTML report
-  graphact-lab run consensus --preset paper     all of it, resumable: run the same command again after a stop
-  graphact-lab report out/consensus-paper       the report again, from the stored results
+  graphact-lab run rounds                     two minutes: table, HTML report
+  graphact-lab run consensus --preset paper   all of it; after a stop, again
+  graphact-lab report out/consensus-paper     the report, from stored results
 """
 COMMANDS = {
     "run": (run, "run an experiment and write its report"),
@@ -26,32 +25,17 @@ COMMANDS = {
 
 def make_parser() -> CommandParser:
     """Return the parser of all commands."""
-    parser = CommandParser(
-        prog="graphact-lab", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--version", action="version", version=f"graphact-lab {__version__}")
-    parser.add_commands(COMMANDS)
-    return parser
+    return new_parser("graphact-lab", __version__, DESCRIPTION, COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command."""
-    return run_command(make_parser(), arguments, stopped=advice, is_bug=is_bug)
+    return run_command(make_parser(), arguments, stopped=advice)
 
 
 def advice(words: Sequence[str]) -> str:
     """Return what to do after Ctrl-C."""
     return "; finished cells are kept, run the same command again to resume" if list(words[:1]) == ["run"] else ""
-
-
-def is_bug(error: Exception) -> bool:
-    """Return whether an error is a bug, rather than a missing package, missing results or missing data."""
-    from graphact_lab.data.download import DataError
-    from graphact_lab.store import StoreError
-
-    if isinstance(error, RuntimeError):
-        return not isinstance(error, StoreError | DataError)
-    return isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from graphact._checks import UserError
 from graphact._extras import require
 from graphact._lazy import Imported
 from graphact.storage import check_writable, reason_of, write_atomically
@@ -25,7 +26,7 @@ ENCODE_CELLS, DECODE_CELLS, DECODE_KEYS = (
 )
 
 
-class StoreError(RuntimeError):
+class StoreError(UserError):
     """The folder of results cannot be used; the message says why in one line."""
 
 

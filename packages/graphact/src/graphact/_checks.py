@@ -40,6 +40,10 @@ else:
         return globals()[name]
 
 
+class UserError(RuntimeError):
+    """An error that a command shows as one line; other errors of this kind are bugs and keep their traceback."""
+
+
 def check_integer(name: str, value: Any, *, minimum: int) -> int:
     """Return ``value`` as an int that is at least ``minimum``."""
     if isinstance(value, bool) or not isinstance(value, Integral):

@@ -21,7 +21,7 @@ OPERATIONS = ("max", "median", "kernel")
 VALUES_MAY_DIFFER = 1e-4  # relative to the largest
 GRADIENTS_MAY_DIFFER = 5e-3  # in norm: where sums are taken in another order, one of two equal neighbours may lose
 ENOUGH = 10.0  # seconds; a call that takes longer is not repeated
-HEAD = ["activation", "forward ms", "with backward ms", "of gather floor", "of compulsory"]
+HEAD = ["activation", "forward ms", "with backward ms", "of gather floor"]
 HEAD += ["PyG forward ms", "with backward ms", "ratio"]
 
 
@@ -109,7 +109,7 @@ class Bench:
 
     def shift(self) -> Row:
         """The plain graph shift, for comparison."""
-        return self._row("shift", self._times(lambda x: functional.shift(x, self.graph), self.x), *self._traffic(0))
+        return self._row("shift", self._times(lambda x: functional.shift(x, self.graph), self.x), 0)
 
     def activation(self, op: str, *, against_pyg: bool) -> Row:
         """A graph-adaptive activation, and the same composed of PyG's aggregations."""
@@ -121,16 +121,16 @@ class Bench:
         if wrong := _difference(found, self._results(ours, "reference")):
             raise WrongResultError(f"{op}-ga differs from the reference: {wrong}")
         times = self._times(ours, self.x, self.beta, self.weights)
-        row = self._row(f"{op}-ga", times, *self._traffic(self.hops, kept=0.0 if op == "kernel" else 0.25))
+        row = self._row(f"{op}-ga", times, self.hops)
         return row | self._beside_pyg(op, times, found) if against_pyg else row
 
-    def _row(self, name: str, times: tuple[Times, Times], floor: float, compulsory: float) -> Row:
+    def _row(self, name: str, times: tuple[Times, Times], hops: int) -> Row:
+        """Times, and their share of the gather floor: the time to read a row for every edge in each pass."""
         forward, training = times
-        floor, compulsory = floor / self.bandwidth, compulsory / self.bandwidth  # seconds
+        floor = (hops + 1) * self.graph.num_edges * self.x.size(1) * self.x.element_size() / self.bandwidth  # seconds
         shares = {
             "share_of_gather_floor": floor / forward.median,
             "training_share_of_gather_floor": 2 * floor / training.median,
-            "share_of_compulsory": compulsory / forward.median,
         }
         return {"name": name, "forward": forward._asdict(), "training": training._asdict(), "peer": ""} | shares
 
@@ -167,18 +167,6 @@ class Bench:
             out = function(*trained)
             return [out.detach(), *torch.autograd.grad(out, trained, self.cotangent)]
 
-    def _traffic(self, hops: int, kept: float = 0.0) -> tuple[float, float]:
-        """Bytes read if every edge reads a row in each pass; bytes that move if every number moves once.
-
-        Each pass reads a signal, the edges and their weights, and writes what it gives: values, choices (``kept`` of a
-        signal) and, but for the last, the next shift. The terms are then mixed with the signal.
-        """
-        edges = (hops + 1) * self.graph.num_edges
-        shift, hop, mix = 2.0, hops * (3 + kept) - 1, hops + 2
-        signals = shift + hop + mix if hops else shift
-        moved = signals * self.x.nbytes + edges * (4 + self.graph.weight.element_size())
-        return float(edges * self.x.size(1) * self.x.element_size()), moved
-
 
 def _difference(found: list[Tensor], right: list[Tensor]) -> str:
     """Return what is wrong, or an empty string."""
@@ -203,8 +191,7 @@ def _cells(row: Row) -> list[str]:
     if "ratio_forward" in row:
         ratio = f"{row['ratio_forward']:.1f}x / {row['ratio_training']:.1f}x"
         peer = [times("peer_forward"), times("peer_training"), ratio]
-    shares = f"{row['share_of_gather_floor']:.0%}", f"{row['share_of_compulsory']:.0%}"
-    return [row["name"], times("forward"), times("training"), *shares, *peer]
+    return [row["name"], times("forward"), times("training"), f"{row['share_of_gather_floor']:.0%}", *peer]
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -1,6 +1,5 @@
 """The command line of graphact."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -9,17 +8,17 @@ from graphact.commands.bench import bench
 from graphact.commands.catalogue import list_all
 from graphact.commands.certify import certify
 from graphact.commands.export import export
-from graphact.commands.parser import CommandParser, run_command
+from graphact.commands.parser import CommandParser, new_parser, run_command
 from graphact.commands.partition import partition
 
 DESCRIPTION = """\
 Neighbourhood functions for graph neural networks.
 
-  graphact list                                activations and convolutions
-  graphact certify MODEL --graph G             what is guaranteed of a trained model on a graph
-  graphact export MODEL --graph G --out F      a trained model as an ONNX file
-  graphact bench GRAPH                         how fast activations run on a graph
-  graphact partition GRAPH --parts P --out D   a graph as files, one for each process
+  graphact list activations
+  graphact certify model.safetensors --graph graph.npz
+  graphact export model.safetensors --graph graph.npz --out model.onnx
+  graphact bench graph.npz
+  graphact partition graph.npz --parts 4 --out parts
 """
 COMMANDS = {
     "list": (list_all, "list activations and convolutions"),
@@ -32,17 +31,12 @@ COMMANDS = {
 
 def make_parser() -> CommandParser:
     """Return the parser of all commands."""
-    parser = CommandParser(
-        prog="graphact", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--version", action="version", version=f"graphact {__version__}")
-    parser.add_commands(COMMANDS)
-    return parser
+    return new_parser("graphact", __version__, DESCRIPTION, COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command."""
-    return run_command(make_parser(), arguments, is_bug=lambda error: isinstance(error, RuntimeError))
+    return run_command(make_parser(), arguments)
 
 
 if __name__ == "__main__":

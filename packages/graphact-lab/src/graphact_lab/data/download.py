@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from graphact._checks import check_choice
+from graphact._checks import UserError, check_choice
 from graphact.storage import check_writable, one_line, write_atomically
 from graphact_lab.data.sources import DATASETS, DataFile
 from graphact_lab.job_progress import DownloadProgress, show_progress
@@ -24,7 +24,7 @@ PathLike = str | os.PathLike[str]
 Progress = DownloadProgress
 
 
-class DataError(RuntimeError):
+class DataError(UserError):
     """A data file is missing, damaged or out of reach. The message is one line that says what to do."""
 
 

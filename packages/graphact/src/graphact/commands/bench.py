@@ -17,9 +17,9 @@ from graphact.commands.parser import command, option, print_json
 )
 def bench(options: argparse.Namespace) -> int:
     """Time each activation on a graph, forward and with the backward pass, beside the plain shift and beside the same
-    activation composed of PyG's aggregations where PyG is installed. Results are checked before they are timed. Shares
-    are of the copy bandwidth measured in the same run: "gather floor" is the time to read a row for every edge in each
-    pass, "compulsory" the time to move every number once.
+    activation composed of PyG's aggregations where PyG is installed. Results are checked before they are timed. The
+    "gather floor" is the time to read a row for every edge in each pass, at the copy bandwidth measured in the same
+    run.
     """
     import torch
 

@@ -195,17 +195,18 @@ def draw(findings: dict[str, Any]) -> Any:
     upper.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     upper.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant", xlim=(0.5, len(pairs) + 0.5))
     for axes in lower:
-        radii, pairs = [line["radius"] for line in lines], [(line["certified"], line["found"]) for line in lines]
-        axes.set(xlabel="Largest change of any input")
+        radii, size = [line["radius"] for line in lines], 100 if decisions else 1
+        pairs = [(size * line["certified"], size * line["found"]) for line in lines]
+        labels = ("certified to stay", "no change found") if decisions else ("certified, at most", "found, at least")
+        draw_between(axes, radii, pairs, *labels)
+        axes.set(
+            xlabel="Largest change of any input", ylabel="Decisions (%)" if decisions else "Change of outputs (mean)"
+        )
         scale_logarithmically(axes, "x", radii)
         if decisions:
-            shares = [(100 * certified, 100 * found) for certified, found in pairs]
-            draw_between(axes, radii, shares, "certified to stay", "no change found")
-            axes.set(ylabel="Decisions (%)", ylim=(-3, 103))
+            axes.set(ylim=(-3, 103))
         else:
-            draw_between(axes, radii, pairs, "certified, at most", "found, at least")
             scale_logarithmically(axes, "y", [width for pair in pairs for width in pair])
-            axes.set(ylabel="Change of outputs (mean)")
     return sheet
 
 
@@ -220,13 +221,12 @@ def draw_between(axes: Any, places: Sequence[float], pairs: Sequence[tuple[float
 
 def scale_logarithmically(axes: Any, direction: str, values: Sequence[float]) -> None:
     """Use a logarithmic scale with plain numbers if the values are positive and of different magnitudes."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     low, high = min(values), max(values)
-    if not 0 < MIN_RATIO * low < high:
-        return
-    axes.set(**{f"{direction}scale": "log"})
-    axis = getattr(axes, f"{direction}axis")
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    if 0 < MIN_RATIO * low < high:
+        axes.set(**{f"{direction}scale": "log"})
+        axis = getattr(axes, f"{direction}axis")
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=12))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())

@@ -1,6 +1,7 @@
 """graphact export: a trained model as an ONNX file."""
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def export(options: argparse.Namespace) -> int:
         graph = graph.normalize(options.normalize)
     features = next((layer.in_features for layer in model.layers() if layer.in_features), 1)
     check_writable(options.out.parent)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # else it warns of operations of torchvision
     signal = torch.zeros(2, graph.num_nodes, features, dtype=weights.dtype)
     graphact.export_onnx(model, signal, graph, options.out, edges=options.edges)
     size = options.out.stat().st_size

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from graphact._checks import check_seed, did_you_mean
+from graphact._checks import UserError, check_seed, did_you_mean
 
 Option = Callable[[Any], object]
 """Adds something to a parser."""
@@ -19,7 +19,9 @@ SHARED: dict[str, dict[str, Any]] = {
     "graph": {"type": Path, "metavar": "GRAPH", "help": "a graph file that Graph.load reads"},
     "--normalize": {
         "choices": ("spectral", "symmetric", "gcn", "random_walk", "laplacian"),
-        "help": "rescale the shift operator first, as Graph.normalize does",
+        "metavar": "KIND",
+        "help": "rescale the shift operator first, as Graph.normalize does: spectral, symmetric, gcn, random_walk or "
+        "laplacian",
     },
     "--signals": {"type": Path, "metavar": "FILE"},
     "--import": {
@@ -35,15 +37,6 @@ SHARED: dict[str, dict[str, Any]] = {
     "--json": {"action": "store_true", "help": "print the results as one JSON value, and nothing else"},
     "--seed": {"type": int, "default": 0, "help": "decides everything random (default: 0)"},
 }
-
-
-class Choices(tuple[str, ...]):
-    """Choices that are listed, and ``hidden`` ones that are accepted, too."""
-
-    hidden: tuple[str, ...] = ()
-
-    def __contains__(self, value: object) -> bool:
-        return value in self.hidden or super().__contains__(value)
 
 
 class Command(NamedTuple):
@@ -139,12 +132,19 @@ class CommandParser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice {value!r}{listed}{meant}")
 
 
+def new_parser(prog: str, version: str, description: str, table: Mapping[str, tuple[Command, str]]) -> CommandParser:
+    """Return the parser of a program with its commands; the description is shown as it is written."""
+    parser = CommandParser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"{prog} {version}")
+    parser.add_commands(table)
+    return parser
+
+
 def run_command(
     parser: CommandParser,
     arguments: Sequence[str] | None = None,
     *,
     stopped: Callable[[Sequence[str]], str] = lambda _: "",
-    is_bug: Callable[[Exception], bool] = lambda _: False,
 ) -> int:
     """Parse, call, print: a mistake of the user is one line on standard error and exit code 2.
 
@@ -152,7 +152,6 @@ def run_command(
         parser: has all commands.
         arguments: words of the command line; None takes those of the process.
         stopped: what to advise after Ctrl-C, from the words of the command line.
-        is_bug: which errors keep their traceback.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -166,9 +165,9 @@ def run_command(
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, OSError, ModuleNotFoundError, RuntimeError) as error:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError, UserError) as error:
         own = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("graphact")
-        if own or is_bug(error) or "--verbose" in words:
+        if own or "--verbose" in words:
             raise
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 2

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 SUFFIXES = (".npz", ".txt", ".csv", ".edges")
+LINE = "a line should hold 'source target' or 'source target weight'"
 MAX_ISOLATED_NODES = 10_000_000  # nodes of a file that names fewer edges: a damaged number must not take gigabytes
 
 
@@ -162,9 +163,12 @@ def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
     text = path.read_text(encoding="utf-8")
     stated = [" ".join(line.split()[2:]) for line in text.splitlines() if line.split()[:2] == ["#", "nodes"]]
     edges = [line for line in text.replace(",", " ").splitlines() if line.split("#")[0].strip()]
-    table = np.loadtxt(edges, comments="#", ndmin=2, dtype=np.float64) if edges else np.empty((0, 2))
+    try:
+        table = np.loadtxt(edges, comments="#", ndmin=2, dtype=np.float64) if edges else np.empty((0, 2))
+    except ValueError as error:
+        raise ValueError(f"{LINE}; put # before a header: {one_line(error)}") from error
     if table.shape[1] not in (2, 3):
-        raise ValueError(f"a line should hold 'source target' or 'source target weight', got {table.shape[1]} columns")
+        raise ValueError(f"{LINE}, got {table.shape[1]} columns")
     with np.errstate(invalid="ignore"):  # what is no integer of 64 bits differs afterwards
         ends = table[:, :2].astype(np.int64)
     if (ends != table[:, :2]).any() or (ends < 0).any():
@@ -172,7 +176,9 @@ def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
     if not np.isfinite(table).all():
         raise ValueError(f"weights must be finite, got {table[~np.isfinite(table)][0]}")
     num_nodes = int(stated[0]) if stated else int(ends.max(initial=-1)) + 1
-    if num_nodes < 1 or (ends >= num_nodes).any():
+    if num_nodes < 1:
+        raise ValueError("it has no edges; a line '# nodes N' tells how many nodes there are")
+    if (ends >= num_nodes).any():
         raise ValueError(f"nodes must be numbered from 0 to {num_nodes - 1}")
     weight = table[:, 2] if table.shape[1] == 3 else np.ones(len(table))
     source, target = torch.from_numpy(ends.T.copy())
