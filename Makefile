@@ -65,8 +65,8 @@ fuzz: $(READY)  ## random calls against plain loops, damaged files for every rea
 	$(BIN)/python tests/fuzz.py --minutes $(or $(MINUTES),5) --seed $(or $(SEED),0)
 
 soak: $(READY)  ## agents for a quarter of an hour: 10,000 networks with faults, a million hostile datagrams
-	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.soak --seeds $(or $(SEEDS),10000)
-	PYTHONPATH=packages/graphact-agents/tests:packages/graphact/tests $(BIN)/python -m agents.hostile --datagrams 1000000
+	$(BIN)/python packages/graphact-agents/tests/agents/soak.py --seeds $(or $(SEEDS),10000)
+	$(BIN)/python packages/graphact-agents/tests/agents/hostile.py --datagrams 1000000
 	$(BIN)/python examples/flocking/flock.py --agents 20 --rate 20 --seconds 60 --loss 0.1
 
 # what the demo needs: the three packages; $(READY) adds the developers' tools to the same environment

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "packages" / "graphact" / "tests"))
 from support import api_cases, file_cases
 from support.drawing import Draw, as_settings, kind_of, outcome, shrink
 

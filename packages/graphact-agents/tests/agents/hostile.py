@@ -9,9 +9,12 @@ import sys
 import time
 import tracemalloc
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 from agents.networks import SECRET, links_of
 from graphact_agents import Exchange, Limits, MemoryLog, Node, Timing
 from graphact_agents.messages import HEADER, MAX_DATAGRAM, TAG_BYTES, authenticate, link_key

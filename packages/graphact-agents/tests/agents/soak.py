@@ -9,10 +9,13 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 import graphact
 from agents.replay import answered_links, dense_matrix, replay, replay_inference
 from agents.simulations import HostileFaults, HostileSimulation
@@ -131,7 +134,9 @@ def check(case):
             assert sorted((*used, *missed)) == list(case.nodes[i].links.hears), "a link is neither used nor missed"
     check_replay(case, answer)
     check_complete(case, answer)
-    if case.faults == HostileFaults():
+    counters = outcome.counters
+    lacked_room = counters.overflow and counters.unanswered  # a full queue, and the sender has no room for it either
+    if case.faults == HostileFaults() and not lacked_room:
         check_without_faults(case, answer)
     return answer
 

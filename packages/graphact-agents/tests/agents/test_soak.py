@@ -61,6 +61,13 @@ def test_the_seeds_meet_every_fault():
     assert min(crashes, replayed, forged, partitions, poisoned) > 10
 
 
+def test_full_queues_cost_links_and_are_told():
+    """A neighbour that hears fewer runs ahead; what finds no room at either end is missed, without any fault."""
+    answer = soak.check(soak.scenario(9724))
+    assert answer.outcome.counters.overflow > 0
+    assert not all(result.complete for result in answer.outcome.results.values())
+
+
 def test_a_seed_decides_everything():
     case = soak.scenario(17)
     first, second = case.run(), soak.scenario(17).run()
