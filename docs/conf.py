@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import logging
 import re
 import sys
 from pathlib import Path
@@ -14,11 +13,6 @@ sys.path.insert(0, str(ROOT / "docs"))  # gallery_figures
 gc.set_threshold(
     50_000
 )  # pages are trees of many small objects, through which the collector would go again and again
-for noisy in (
-    "onnx_ir",
-    "onnxscript",
-):  # which tell every initializer that they share
-    logging.getLogger(noisy).setLevel(logging.WARNING)
 
 project = "graphact"
 author = "The graphact developers"

@@ -16,9 +16,9 @@ ORDER = (  # what most come for, then deployment, then the paper
     "hops",
     "lost_links",
     "link_scheduling",
+    "broken_sensor",
     "sensor_network",
     "constrained_training",
-    "export_onnx",
     "scale_out",
     "fleet",
 )

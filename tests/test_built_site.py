@@ -32,7 +32,6 @@ def site(tmp_path_factory):
         "myst_parser",
         "sphinx_gallery",
         "sklearn",
-        "onnxruntime",
         "torch_geometric",
         "lightning",
     ):
