@@ -1,4 +1,4 @@
-"""What differs between builds and releases of torch: names of its decorators, and CUDA without a driver."""
+"""Differences between builds and releases of torch: names of its decorators, and CUDA without a driver."""
 
 import importlib.util
 
