@@ -64,20 +64,18 @@ class GraphClassifier(ClassifierMixin, BackboneEstimator):
             if len(each) != len(samples):
                 raise ValueError(f"graphs must be one for each of the {len(samples)} samples, got {len(each)}")
             edges = [(graph, None) for graph in each]
-        signals = [
-            torch.from_numpy(as_float32(f"X[{place}]", getattr(sample, "x", sample)))
-            for place, sample in enumerate(samples)
-        ]
-        built = []
-        for place, (signal, (graph, edge_weight)) in enumerate(zip(signals, edges, strict=True)):
+        signals, built = list[Tensor](), list[Graph]()
+        for place, (sample, (graph, edge_weight)) in enumerate(zip(samples, edges, strict=True)):
+            signal = torch.from_numpy(as_float32(f"X[{place}]", getattr(sample, "x", sample)))
             if signal.dim() != 2 or signal.size(0) == 0:
                 raise ValueError(f"X[{place}] must have the shape (n, F), got {tuple(signal.shape)}")
-            built.append(self._graph(signal, graph, edge_weight))
-            if built[-1].num_nodes != len(signal):
+            ready = self._graph(signal, graph, edge_weight)
+            if (nodes := ready.num_nodes) != len(signal):
                 raise ValueError(
-                    f"X[{place}] must have a row for each of the {built[-1].num_nodes} nodes of its graph, "
-                    f"got {len(signal)}"
+                    f"X[{place}] must have a row for each of the {nodes} nodes of its graph, got {len(signal)}"
                 )
+            signals.append(signal)
+            built.append(ready)
         owner = torch.repeat_interleave(torch.arange(len(signals)), torch.tensor([len(x) for x in signals]))
         return torch.cat(signals).to(self.device), Graph.union(built).to(self.device), owner.to(self.device)
 

@@ -104,16 +104,16 @@ class SignalEstimator(GraphEstimator):
 
     def _readings(self, X: Any, *, reset: bool) -> Array:  # noqa: N803
         """Readings ``(T, N, F)`` in float64."""
-        ahead = self.task == "forecast"
         check_columns("X", X)
-        check_times("X", X, equal_steps=ahead or self.window > 1)
+        check_times("X", X, equal_steps=self.task == "forecast" or self.window > 1)
         policy = check_choice("missing", self.missing, MISSING_POLICIES)
         options: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_finite": False}
         options["ensure_min_samples"] = MIN_TIMES if reset else 1
         given = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
-        if (array := as_array(X)).ndim == 1:
-            shape = array.shape
-            raise ValueError(f"X must have the shape (times, nodes), got {shape}. Reshape your data: X.reshape(-1, 1)")
+        array = as_array(X)
+        if array.ndim == 1:
+            need = "X must have the shape (times, nodes)"
+            raise ValueError(f"{need}, got {array.shape}. Reshape your data: X.reshape(-1, 1)")
         if array.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: X must hold real numbers, got {array.dtype}")
         values = validate_data(self, given, reset=reset, **options)

@@ -119,8 +119,7 @@ def fit_scale(name: str, values: Array, per_node: bool) -> Scale:
         ValueError: float32, in which a model holds the scale, has no such numbers, or its rounding hides what varies.
     """
     axes = (0,) if per_node else (0, 1)
-    count = np.isfinite(values).sum(axes)
-    total = np.where(count == 0, 1, count)
+    total = np.maximum(np.isfinite(values).sum(axes), 1)
     mean = np.nansum(values, axes) / total
     std = np.sqrt(np.nansum((values - mean) ** 2, axes) / total)
     varies = std > 1e-12 * np.abs(mean)

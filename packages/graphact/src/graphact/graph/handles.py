@@ -16,7 +16,6 @@ _numbers = itertools.count(2)  # compiled code specializes on 0 and 1
 _objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller's graph is gone
 _captured: dict[int, Any] = {}  # a CUDA graph reads their memory whenever it is replayed
-_HAS_CUDA = torch.version.cuda is not None or torch.version.hip is not None
 
 
 def new_handle(owner: Any) -> int:
@@ -41,6 +40,6 @@ def find_object(handle: int) -> Any:
         )
     if not _recent or _recent[-1] is not found:
         _recent.append(found)
-    if _HAS_CUDA and torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         _captured[handle] = found
     return found

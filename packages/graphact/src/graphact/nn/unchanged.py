@@ -24,6 +24,7 @@ DEPENDENCIES = ("numpy", "scipy", "torch_scatter", "torch_sparse", "pyg_lib", "t
 DECORATORS = {
     # wrappers that call the function that they wrap, unchanged: (end of the file, qualified name)
     ("torch/utils/_contextlib.py", "context_decorator.<locals>.decorate_context"),
+    *(("torch/utils/_contextlib.py", name) for name in ("no_grad", "enable_grad", "inference_mode")),  # newer releases
     ("torch_geometric/experimental.py", "disable_dynamic_shapes.<locals>.decorator.<locals>.wrapper"),
     ("contextlib.py", "contextmanager.<locals>.helper"),
 }
