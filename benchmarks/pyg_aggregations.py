@@ -144,8 +144,9 @@ def contenders(edge_index, nodes, device):
     pna = {"aggregators": AGGREGATORS, "scalers": SCALERS, "deg": histogram}
     for name in ("max", "min", *medians, "std"):
         kind = f"{name.capitalize()}Aggregation"
-        yield f"aggregation {name}", Gathered(getattr(nn, kind)()), Gathered(getattr(graphact.pyg, kind)()), False
-    four = (Gathered(package.MultiAggregation(AGGREGATORS)) for package in (nn, graphact.pyg))
+        both = (Gathered(getattr(package, kind)()).to(device) for package in (nn, graphact.pyg))
+        yield f"aggregation {name}", *both, False
+    four = (Gathered(package.MultiAggregation(AGGREGATORS)).to(device) for package in (nn, graphact.pyg))
     yield "aggregations of PNA", *four, False
     modules = {f"SAGEConv {name}": nn.SAGEConv(FEATURES, FEATURES, name) for name in ("mean", "max", *medians, "std")}
     modules["PNAConv"] = nn.PNAConv(FEATURES, FEATURES, **pna)

@@ -170,12 +170,14 @@ def test_a_backbone_of_your_own():
         ([0, 90], "nodes must be from 0 to 89, got 0 to 90"),
         (np.ones(3, bool), "mask of shape"),
         ([0.5], "list of nodes"),
+        (np.zeros(90, bool), "nodes must name at least one node, got a mask of none"),
     ],
 )
 def test_nodes_that_are_none(nodes, message):
     x, y, graph = communities()
-    with pytest.raises(ValueError, match=message):
-        NodeClassifier(epochs=1).fit(x, y, graph=graph, nodes=nodes)
+    for kind, targets in ((NodeClassifier, y), (NodeRegressor, x[:, 0])):
+        with pytest.raises(ValueError, match=message):
+            kind(epochs=1).fit(x, targets, graph=graph, nodes=nodes)
     with pytest.raises(ValueError, match="y must have a target for each of the 2 nodes, got 5"):
         NodeClassifier(epochs=1).fit(x, y[:5], graph=graph, nodes=[0, 1])
 
@@ -197,13 +199,6 @@ def test_targets_of_all_nodes_are_in_the_order_of_the_nodes():
         assert found > 0.3
     with pytest.raises(ValueError, match="y must have a target for each of the 2 nodes, got 5"):
         model.score(x, y[:5], graph=graph, nodes=[0, 1])
-
-
-@pytest.mark.parametrize("kind", [NodeClassifier, NodeRegressor])
-def test_a_mask_of_no_node(kind):
-    x, _, graph = communities()
-    with pytest.raises(ValueError, match="nodes must name at least one node, got a mask of none"):
-        kind(epochs=1).fit(x, x[:, 0] > 0, graph=graph, nodes=np.zeros(90, bool))
 
 
 @without_a_graph

@@ -305,7 +305,7 @@ FAULTS = {
     "infinite targets": (
         lambda x, y: (x, np.where(y > 284, np.inf, y)),
         {},
-        "y must hold finite numbers, got infinity",
+        "y must hold finite numbers, got infinity at time 0",
     ),
     "no target": (lambda x, y: (x, y * np.nan), {}, "y must hold a number in the training part, got NaN alone"),
     "neither target nor task": (
@@ -414,8 +414,9 @@ def test_tables_of_other_things_than_readings():
     table = pandas.DataFrame(noisy, hours, list("abcdef"))
     model = SignalRegressor(task="impute", **QUICK)
     for named, message in (
-        (table.reset_index(), "X must hold numbers, got .* in the column 'time': times are the index, X.set_index"),
-        (table.reset_index().astype({"time": str}), "X must hold numbers, got .* in the column 'time': times are"),
+        (table.reset_index(), "X must hold numbers, got .* in the column 'time': .* times are the index, X.set_index"),
+        (table.reset_index().astype({"time": str}), "X must hold numbers, got '2026-01-01.* in the column 'time': "),
+        (table.astype(str).replace(table["b"].astype(str).iloc[7], "n/a"), "got 'n/a' in the column 'b': a missing"),
         (table.set_axis(list("aabbcc"), axis=1), "X must have one column for each node, got 'a' twice"),
     ):
         with pytest.raises(ValueError, match=message) as caught:

@@ -12,13 +12,7 @@ PORTS = range(10_000, 32_768)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port.
-
-    Example:
-        >>> from graphact_agents.addresses import Address
-        >>> Address.parse("10.0.0.7:7500"), str(Address.parse("[fe80::7]:7500"))
-        (Address(host='10.0.0.7', port=7500), '[fe80::7]:7500')
-    """
+    """A host and a port."""
 
     host: str
     port: int

@@ -11,6 +11,7 @@ import numpy as np
 from graphact_agents.disk import READ_ERRORS, one_line
 from graphact_agents.messages import Array
 
+CONVERT = "graphact.Graph.load(...).save('graph.npz') converts other files"
 MAX_ISOLATED_NODES = 10_000_000
 """A damaged number of nodes must not take gigabytes: more than this, and a thousand for each entry, is refused."""
 
@@ -92,8 +93,7 @@ def load_graph(path: str | os.PathLike[str]) -> ShiftOperator:
     """
     path = Path(path)
     if path.suffix != ".npz":
-        advice = "graphact.Graph.load(...).save('graph.npz') converts other files"
-        raise ValueError(f"graph must be an .npz file, got {str(path)!r}; {advice}")
+        raise ValueError(f"graph must be an .npz file, got {str(path)!r}; {CONVERT}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no graph file {path}")
     try:
@@ -103,27 +103,22 @@ def load_graph(path: str | os.PathLike[str]) -> ShiftOperator:
 
 
 def read_npz(path: Path) -> tuple[Array, Array, Array, int]:
-    """Return row, column and weight of the entries, and the number of nodes, of an archive of SciPy's."""
+    """Return row, column and weight of the entries, and the number of nodes, of an archive of SciPy's (CSR)."""
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not an archive as scipy.sparse.save_npz writes it, or is cut short")
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
         kind, shape = bytes(content["format"].item()).decode(), tuple(int(n) for n in content["shape"])
         if len(shape) != 2 or shape[0] != shape[1]:
             raise ValueError(f"the matrix must be square, got the shape {shape}")
-        weight = content["data"]
-        if kind == "coo":
-            row, col = content["row"], content["col"]
-        elif kind in ("csr", "csc"):
-            pointers, col = content["indptr"], content["indices"]
-            is_whole = len(pointers) == shape[0] + 1 and pointers[0] == 0 and pointers[-1] == len(col)
-            if pointers.dtype.kind not in "iu" or not is_whole or (np.diff(pointers) < 0).any():
-                raise ValueError(f"indptr must be {shape[0] + 1} numbers that grow from 0 to {len(col)}")
-            row = np.repeat(np.arange(shape[0]), np.diff(pointers))
-            row, col = (col, row) if kind == "csc" else (row, col)
-        else:
-            raise ValueError(f"the matrix must be stored as csr, csc or coo, got {kind!r:.20}")
+        if kind != "csr":
+            raise ValueError(f"the matrix must be stored as csr, got {kind!r:.20}; {CONVERT}")
+        weight, pointers, col = content["data"], content["indptr"], content["indices"]
+    is_whole = len(pointers) == shape[0] + 1 and pointers[0] == 0 and pointers[-1] == len(col)
+    if pointers.dtype.kind not in "iu" or not is_whole or (np.diff(pointers) < 0).any():
+        raise ValueError(f"indptr must be {shape[0] + 1} numbers that grow from 0 to {len(col)}")
+    row = np.repeat(np.arange(shape[0]), np.diff(pointers))
     if not (row.ndim == col.ndim == weight.ndim == 1 and len(row) == len(col) == len(weight)):
         raise ValueError("indices and weights must be as many")
-    if row.dtype.kind not in "iu" or col.dtype.kind not in "iu":
+    if col.dtype.kind not in "iu":
         raise ValueError("indices must be integers")
     return row, col, weight, shape[0]

@@ -255,7 +255,7 @@ class LogEnd(NamedTuple):
         records: all that can be read.
         is_whole: whether they are from the beginning on.
         damaged: how many lines cannot be read.
-        is_torn: whether the last of them is such a line, or was cut off.
+        is_torn: whether the last of them is such a line.
     """
 
     records: list[Record]
@@ -277,12 +277,13 @@ def read_end(path: Path) -> LogEnd:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
     records: list[Record] = []
-    damaged, is_torn, reason = 0, kept < len(content), ""
+    has_lost_its_end = is_sealed(content[kept:-1] + b"\n")  # the last line; one that a crash cut off was not written
+    damaged, is_torn, reason = 0, has_lost_its_end, ""
     for line in content[:kept].split(b"\n")[bool(begin) : -1]:  # the first may be cut
         try:
             record = parse_record(line)
             records += [] if record is None else [record]
-            is_torn = kept < len(content)
+            is_torn = has_lost_its_end
         except ValueError as error:
             damaged, is_torn, reason = damaged + 1, True, reason or str(error)
     if damaged and not records:

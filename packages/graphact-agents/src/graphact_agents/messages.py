@@ -139,13 +139,7 @@ MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_R
 
 
 def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int:
-    """The size of a data message that carries an array of this shape.
-
-    Example:
-        >>> from graphact_agents.messages import datagram_bytes
-        >>> datagram_bytes((1, 8), float)  # one signal of 8 features: 36 + 2 * 4 + 64 + 16
-        124
-    """
+    """The size of a data message that carries an array of this shape."""
     return OVERHEAD + 4 * len(shape) + math.prod(shape) * np.dtype(dtype).itemsize
 
 

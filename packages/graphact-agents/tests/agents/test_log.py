@@ -37,6 +37,7 @@ def test_a_line_cut_off_by_a_crash_is_removed(tmp_path, cut):
     assert list(read_log(path)) == RECORDS[:-1]
     log = FileLog(path)
     assert log.last_run == 3
+    assert log.used.spans == [(3, 3)]  # nothing of the run was sent
     log.append(Began(9, 1))
     assert list(read_log(path)) == [*RECORDS[:-1], Began(9, 1)]
 

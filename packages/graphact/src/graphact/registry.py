@@ -37,15 +37,9 @@ _POINTWISE: Table = {  # functions of each value on its own, for comparison with
 }
 _FURTHER: Table = {  # other functions of a neighbourhood, and activations of other authors
     "mean-ga": ("GraphAdaptiveMean", "graph-adaptive mean: linear apart from ReLU, for comparison"),
-    "soft-maximum-ga": (
-        "GraphAdaptiveSoftMaximum",
-        "graph-adaptive log-mean-exp, from mean to maximum by a temperature",
-    ),
+    "soft-maximum-ga": ("GraphAdaptiveSoftMaximum", "graph-adaptive log-mean-exp, between mean and maximum"),
     "trimmed-mean-ga": ("GraphAdaptiveTrimmedMean", "graph-adaptive mean without the lowest and the highest values"),
-    "weighted-mean-ga": (
-        "GraphAdaptiveWeightedMean",
-        "graph-adaptive mean, weighted by nearness to the node's own value",
-    ),
+    "weighted-mean-ga": ("GraphAdaptiveWeightedMean", "graph-adaptive mean, weighted by nearness to the own value"),
     "mixture-ga": ("GraphAdaptiveMixture", "graph-adaptive maximum, median, minimum and mean for the price of one"),
     "shiftless-max": ("ShiftlessMax", "ablation: the maximum as DiGRAF's comparison ran it: no shift, dense maps"),
     "shiftless-median": ("ShiftlessMedian", "ablation: the median, likewise"),

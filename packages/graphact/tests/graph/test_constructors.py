@@ -198,6 +198,11 @@ def test_bad_edges(arguments, error, message):
         (lambda: Graph.stochastic_block_model([5], 0.5, 0.1, generator=0), TypeError, "generator must be a torch.Gen"),
         (lambda: Graph.nearest_neighbors(torch.zeros(3, 0), 1), ValueError, r"D at least 1, got \(3, 0\)"),
         (lambda: Graph.from_edge_index([[0], [1, 2]]), TypeError, "edge_index must be a tensor or an array of numbers"),
+        (
+            lambda: Graph.nearest_neighbors(np.array([["s0", 1.5], ["s1", 2.5]], object), 1),
+            TypeError,
+            r"coordinates must be a tensor or an array of numbers, got array\(\[\['s0', 1.5\]",
+        ),
         (lambda: Graph.from_dense("abc"), TypeError, "matrix must be a tensor or an array of numbers, got 'abc'"),
         (lambda: Graph.from_dense(torch.eye(2).to_sparse()), TypeError, "must be a dense tensor, got one of layout"),
         (lambda: Graph.from_networkx(networkx.Graph([(0, 1, {"weight": "a"})])), TypeError, r"got 'a' on the edge"),
@@ -210,8 +215,9 @@ def test_bad_edges(arguments, error, message):
     ],
 )
 def test_bad_arguments(build, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         build()
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_plain_python_numbers_take_the_default_dtype():

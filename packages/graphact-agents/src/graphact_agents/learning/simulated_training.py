@@ -67,6 +67,7 @@ def simulate_training(
     limits: Limits | None = None,
     seed: int = 0,
     progress: Callable[[Training], None] | None = None,
+    begun: Training | None = None,
 ) -> Training:
     """Let simulated agents learn together.
 
@@ -82,6 +83,7 @@ def simulate_training(
         faults: what goes wrong, nothing when left out; with ``timing``, ``limits`` and the ``seed`` of all faults as in
             :func:`~graphact_agents.simulate_inference`.
         progress: called every few steps, with what there is.
+        begun: an earlier training of the same agents, with fewer steps, to go on with.
 
     Raises:
         IncompatibleModelError: agents cannot train the model.
@@ -109,12 +111,13 @@ def simulate_training(
     answers = 1 if learning.objective == "cross_entropy" else model.out_features(signals.shape[2])
     if targets.shape != (len(signals), count, answers):
         raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
-    learners = [
-        Learner(node, learning, signals[:, i], targets[:, i], MemoryStore()) for i, node in enumerate(deployments)
-    ]
+    stores = [MemoryStore(None if begun is None else begun.states[i]) for i in range(count)]
+    learners = [Learner(node, learning, signals[:, i], targets[:, i], stores[i]) for i, node in enumerate(deployments)]
     rounds = cost_of_step(model, learning, 0, 0, 1, features=signals.shape[2]).rounds
     counters, crashes, losses = prepare(learners, faults, limits, seed), 0, list[float]()
-    for done in range(0, check_integer("steps", steps, minimum=1), SEGMENT):
+    if begun is not None:
+        counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
+    for done in range(len(losses), check_integer("steps", steps, minimum=len(losses) + 1), SEGMENT):
         now = min(SEGMENT, steps - done)
         outcome = Simulation(
             links,

@@ -6,6 +6,7 @@ import pytest
 from agents.learning.problems import step_rounds, train_centrally
 from agents.networks import GRAPHS, directed, links_of
 from graphact import nn
+from graphact_agents import Faults
 from graphact_agents.learning import (
     Learner,
     Learning,
@@ -152,12 +153,17 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     assert training.counters.data_sent == 5 * cost.messages + pairs + 4 * graph.num_edges
 
 
-def test_progress_is_told_every_few_steps():
+def test_a_training_goes_on_where_it_stopped():
     graph, model = GRAPHS["line"](), nn.GCNN([1, 2], order=1, activation="max-l").double()
+    x, targets = samples(graph)
+    nodes, learning = deploy(model, graph), Learning(rate=0.02, batch=3)
+    faults = Faults(loss=0.1, duplicate=0.1)
     told = []
-    whole = simulate_training(deploy(model, graph), *samples(graph), steps=25, progress=told.append)
+    whole = simulate_training(nodes, x, targets, learning, steps=25, faults=faults, progress=told.append)
     assert [len(training.losses) for training in told] == [20, 25]
-    np.testing.assert_array_equal(told[1].copies, whole.copies)
+    again = simulate_training(nodes, x, targets, learning, steps=25, faults=faults, begun=told[0])
+    np.testing.assert_array_equal(again.copies, whole.copies)
+    np.testing.assert_array_equal(again.losses, whole.losses)
 
 
 def test_cross_entropy_at_one_node_in_single_precision():

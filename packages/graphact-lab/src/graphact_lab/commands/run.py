@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from graphact._extras import require
-from graphact.commands.parser import Choices, command, import_modules, option, print_json
+from graphact.commands.parser import command, import_modules, option, print_json
 from graphact.registry import FURTHER, POINTWISE
 from graphact_lab.data.sources import DATA_SETS
 from graphact_lab.descriptions import (
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
     AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
 
-SMOKE = "smoke"  # seconds, for tests
-PRESET_NAMES = Choices(dict.fromkeys(n for n in (*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS) if n != SMOKE))
-PRESET_NAMES.hidden = (SMOKE,)
+PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
 DATA = option(
     "--data",
     f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/, as far as they are used "
@@ -51,7 +49,8 @@ DATA = option(
     option(
         "--preset",
         "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
-        "best: better settings, found on seed 0; medium, for flocking and scheduling: between quick and full",
+        "best: better settings, found on seed 0; medium, for flocking and scheduling: between quick and full; "
+        "smoke: seconds, to try a command",
         choices=PRESET_NAMES,
         default="quick",
     ),

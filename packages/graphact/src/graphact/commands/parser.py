@@ -39,15 +39,6 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 
 
-class Choices(tuple[str, ...]):
-    """Choices that are listed, and ``hidden`` ones that are accepted, too."""
-
-    hidden: tuple[str, ...] = ()
-
-    def __contains__(self, value: object) -> bool:
-        return value in self.hidden or super().__contains__(value)
-
-
 class Command(NamedTuple):
     """A command. A description that has paragraphs is shown as it is written, another one is filled."""
 

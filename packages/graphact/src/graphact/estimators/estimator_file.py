@@ -10,10 +10,7 @@ import torch
 
 from graphact.storage import check_tensors, load_tensors, save_tensors
 
-FITTED = (
-    *("classes_", "n_features_in_", "n_outputs_", "loss_curve_", "n_iter_", "best_epoch_", "has_graph_"),
-    *("feature_names_in_", "nodes_", "n_channels_", "target_node_", "has_outputs_"),
-)
+NOT_IN_JSON = ("model_", "graph_")  # of what was fitted: tensors, and what every call is given
 ARRAYS = ("classes_", "feature_names_in_")
 TUPLE, DEVICE = "__tuple__", "__device__"  # what JSON has no word for
 
@@ -25,7 +22,8 @@ def write(path: Path, estimator: Any) -> None:
         TypeError: a setting is no JSON value.
     """
     settings = {name: plain(name, value) for name, value in estimator.get_params(deep=False).items()}
-    fitted = {name: plain(name, getattr(estimator, name)) for name in FITTED if hasattr(estimator, name)}
+    found = {name: value for name, value in vars(estimator).items() if name.endswith("_") and name not in NOT_IN_JSON}
+    fitted = {name: plain(name, value) for name, value in found.items()}
     header = {"estimator": type(estimator).__name__, "settings": settings, "fitted": fitted, **estimator._describe()}
     tensors = {name: tensor.cpu().contiguous() for name, tensor in estimator.model_.state_dict().items()}
     save_tensors(path, tensors, header)
@@ -44,11 +42,8 @@ def read(path: Path, kinds: Sequence[type]) -> Any:
         raise ValueError(f"{path}: must hold one of {', '.join(known)}, got {header.get('estimator')!r:.60}")
     estimator = known[header["estimator"]](**from_plain(header["settings"]))
     for name, value in header["fitted"].items():
-        setattr(
-            estimator,
-            name,
-            np.array(value, object if name == "feature_names_in_" else None) if name in ARRAYS else value,
-        )
+        kind = object if name == "feature_names_in_" else None
+        setattr(estimator, name, np.array(value, kind) if name in ARRAYS else value)
     estimator.model_ = estimator._build(*estimator._sizes())
     estimator.model_.load_state_dict(tensors)
     estimator.model_.eval()

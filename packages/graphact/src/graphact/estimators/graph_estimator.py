@@ -35,7 +35,30 @@ DIVERGED = "X and y must hold numbers that float32 can be trained with at this l
 @check_keywords
 @dataclass(eq=False, repr=False)
 class GraphEstimator(BaseEstimator):
-    """Base of all estimators: settings of training, early stopping, files."""
+    """Base of all estimators: settings of training, early stopping, files.
+
+    Args:
+        activation: of the layers; see :func:`graphact.nn.make_activation`.
+        normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` or a matrix is a shift
+            operator and used unchanged.
+        dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
+        epochs: passes over the training part.
+        learning_rate: step size of Adam.
+        weight_decay: decoupled decay of the parameters.
+        early_stopping: hold out a part, keep the parameters with the least loss on it, and stop after ``patience``
+            epochs without a smaller one.
+        validation_fraction: the part that is held out.
+        patience: epochs to wait.
+        device: where to train and predict.
+        verbose: print a line each epoch.
+        random_state: decides initial parameters, what is held out, and all else that is random in training.
+
+    Attributes:
+        model_: the trained module.
+        loss_curve_: the training loss of each epoch.
+        n_iter_: epochs that were run.
+        best_epoch_: the epoch whose parameters were kept.
+    """
 
     _: KW_ONLY
     activation: Activation = "max-ga"

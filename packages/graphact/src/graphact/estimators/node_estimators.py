@@ -106,35 +106,19 @@ class NodeEstimator(BackboneEstimator):
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
-    """Classes of the nodes of a graph, some of which are known.
+    """Classes of the nodes of a graph, some of which are known; each step of training uses all of these.
+
+    Further settings are those of :class:`GraphEstimator`.
 
     Args:
         backbone: ``"gcnn"``, ``"fir"`` (no activation), or a function of the numbers of input and output features that
             returns a module called as ``model(x, graph)``.
-        activation: of the GCNN; see :func:`graphact.nn.make_activation`.
         hidden: features of each layer.
         order: order of the filters.
         hops: hops of the activations.
-        normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` or a matrix is a shift
-            operator and taken as it is.
-        dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
-        epochs: steps of Adam, each over all nodes.
-        learning_rate: step size.
-        weight_decay: decoupled decay of the parameters.
-        early_stopping: hold out a part of the nodes, keep the parameters with the least loss on them, and stop after
-            ``patience`` epochs without a smaller one.
-        validation_fraction: the part that is held out.
-        patience: epochs to wait.
-        device: where to train and predict.
-        verbose: print a line each epoch.
-        random_state: decides initial parameters and what is held out.
 
     Attributes:
         classes_: the classes, in the order of the columns of ``predict_proba``.
-        model_: the trained module.
-        loss_curve_: the training loss of each epoch.
-        n_iter_: epochs that were run.
-        best_epoch_: the epoch whose parameters were kept.
 
     Example:
         >>> import graphact

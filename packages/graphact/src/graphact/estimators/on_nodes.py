@@ -53,9 +53,6 @@ class OnNodes(BaseEstimator):
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         return tags
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "estimator_")
-
     def _numbers(self, X: Any) -> Array:  # noqa: N803
         numbers_ = as_array(X)
         return numbers_[:, 0] if numbers_.ndim == 2 and numbers_.shape[1] == 1 else numbers_
@@ -76,15 +73,13 @@ class OnNodes(BaseEstimator):
     def predict(self, X: Any) -> Array:  # noqa: N803
         """The answers at the nodes ``X``."""
         check_is_fitted(self)
-        found: Array = self.estimator_.predict(self.features, graph=self.graph, nodes=self._numbers(X))
-        return found
+        return np.asarray(self.estimator_.predict(self.features, graph=self.graph, nodes=self._numbers(X)))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> Array:  # noqa: N803
         """Probabilities of the classes at the nodes ``X``."""
         check_is_fitted(self)
-        found: Array = self.estimator_.predict_proba(self.features, graph=self.graph, nodes=self._numbers(X))
-        return found
+        return np.asarray(self.estimator_.predict_proba(self.features, graph=self.graph, nodes=self._numbers(X)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """The share of nodes whose class is right, or R²."""

@@ -245,6 +245,30 @@ class SignalEstimator(GraphEstimator):
             self.model_.output.set(*out_scale)
         return self
 
+    def _given_targets(self, readings: Array, y: Any, max_dims: int) -> tuple[Array, Array]:
+        """The targets of a user, which are float64 unless they are classes, and where they are known."""
+        (times, nodes), node = readings.shape[:2], self.target_node_
+        values, known = known_labels(y)
+        if values.ndim == 2 and values.shape[1] == 1 and node is not None:
+            values, known = column_or_1d(values, warn=True), known[:, 0]
+        if node is not None and values.shape != (times,):
+            raise ValueError(f"y must have the shape ({times},) for target_node={node}, got {values.shape}")
+        if node is None and values.shape == (times,):
+            raise ValueError(
+                f"y has one value for each time: target_node= must say which of the {nodes} nodes it belongs to"
+            )
+        if node is None and (values.shape[:2] != (times, nodes) or values.ndim > max_dims):
+            raise ValueError(f"y must have the shape ({times}, {nodes}), as X, got {values.shape}")
+        if not is_classifier(self):
+            values = np.where(known, values, np.nan).astype(np.float64)
+        bad = known & np.isinf(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        bad |= (self.missing == "refuse") & ~known
+        if bad.any():
+            at = tuple(np.argwhere(bad)[0])
+            what, found = "classes" if is_classifier(self) else "finite numbers", "infinity" if known[at] else "NaN"
+            raise ValueError(f"y must hold {what}, got {found} at time {at[0]}")
+        return values, known
+
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:
         """Targets of all times, the loss of outputs, and the scale of outputs; ``last`` ends the training part."""
         raise NotImplementedError
@@ -325,9 +349,11 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
 
     The network has its scaling in itself: readings go in and answers come out in their own units, also in a model file,
     in ONNX and on agents. The last times are held out to stop training; none of them is shuffled into the others.
+    Further settings are those of :class:`GraphEstimator`.
 
     Args:
-        rounds: exchanges between neighbours for one answer: as many layers of order 1.
+        rounds: exchanges between neighbours for one answer: as many layers of order 1; an activation of neighbourhoods
+            takes rounds of its own.
         task: what to learn without ``y``. ``"denoise"`` and ``"impute"`` learn the readings from corrupted ones: with
             noise, outliers and hidden readings, or with hidden ones alone; ``"forecast"`` learns those to come.
         horizon: times to forecast ahead.
@@ -343,28 +369,12 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         width: features of a layer.
         bank: ``"adaptive"`` or ``"linear"`` filter banks, see :class:`graphact.nn.GCNN`.
         ops: a list of the functions of adaptive banks.
-        activation: of the layers; one of neighbourhoods takes rounds of its own.
-        normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` is used unchanged.
-        dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
-        epochs: passes over the training part; the step size falls along half a cosine.
-        batch_size: times in a step.
-        learning_rate: the first step size of Adam.
-        weight_decay: decoupled decay of the parameters.
-        early_stopping: hold out the last times, keep the parameters with the least loss on them, and stop after
-            ``patience`` epochs without a smaller one.
-        validation_fraction: the part that is held out.
-        patience: epochs to wait.
-        device: where to train and predict.
-        verbose: print a line each epoch.
-        random_state: decides initial parameters, batches and corruption.
+        batch_size: times in a step; the step size falls along half a cosine, epoch by epoch.
 
     Attributes:
         model_: the trained :class:`graphact.nn.ScaledNetwork`; :meth:`save` writes it for ``load`` and for agents.
         graph_: the graph it was trained on, as a shift operator.
         nodes_: names of the nodes.
-        loss_curve_: the training loss of each epoch, of scaled targets.
-        n_iter_: epochs that were run.
-        best_epoch_: the epoch whose parameters were kept.
 
     Example:
         >>> import numpy as np, graphact
@@ -420,17 +430,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
             values, ahead = readings, self._shift
             values = np.concatenate([values[ahead:], np.full((ahead, *values.shape[1:]), np.nan)]) if ahead else values
             return values if self.target_node_ is None else values[:, self.target_node_]
-        values = np.asarray(as_array(y))
-        if values.dtype.kind == "O":
-            values = np.where(known_labels(values)[1], values, np.nan)
-        if values.ndim == 2 and values.shape[1] == 1 and self.target_node_ is not None:
-            values = column_or_1d(values, warn=True)
-        values = values.astype(np.float64)
-        check_target_shape(values, readings, self.target_node_)
-        bad = np.isinf(values) if self.missing == "mask" else ~np.isfinite(values)
-        if bad.any():
-            found = "NaN" if np.isnan(values[bad][0]) else "infinity"
-            raise ValueError(f"y must hold finite numbers, got {found} at time {np.argwhere(bad)[0][0]}")
+        values, _ = self._given_targets(readings, y, 3)
         if self.target_node_ is not None:
             return values[:, np.newaxis]
         return values[..., np.newaxis] if values.ndim == 2 else values
@@ -488,21 +488,8 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
             raise ValueError("requires y to be passed, but the target y is None")
         return self._learn(X, y, graph)
 
-    def _labels(self, readings: Array, y: Any) -> tuple[Array, Array]:
-        """Labels, and where they are known."""
-        labels = as_array(y)
-        if labels.ndim == 2 and labels.shape[1] == 1 and self.target_node_ is not None:
-            labels = column_or_1d(labels, warn=True)
-        if labels.dtype.kind == "f" and np.isinf(labels).any():
-            raise ValueError("y must hold classes, got infinity")
-        labels, known = known_labels(labels)
-        check_target_shape(labels, readings, self.target_node_, classes=True)
-        if self.missing == "refuse" and not known.all():
-            raise ValueError("y must hold a class everywhere with missing='refuse', got NaN")
-        return labels, known
-
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:  # noqa: ARG002
-        labels, known = self._labels(readings, y)
+        labels, known = self._given_targets(readings, y, 2)
         numbers = np.full(labels.shape, -1)
         self.classes_, numbers[known] = encode_classes(labels[known])
         targets = torch.from_numpy(numbers).to(self.device)
@@ -525,24 +512,9 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
         return self._decide(self._outputs(X, graph))
 
     def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:  # noqa: ARG002
-        return readings, *self._labels(readings, y)
+        return readings, *self._given_targets(readings, y, 2)
 
     def _decide(self, outputs: Array) -> Array:
         return np.asarray(self.classes_[outputs.argmax(-1)])
 
     score = SignalEstimator.score
-
-
-def check_target_shape(values: Array, readings: Array, target_node: int | None, *, classes: bool = False) -> None:
-    """Raise unless there is a target for each time at the target node, or at each node."""
-    times, nodes = readings.shape[:2]
-    if target_node is not None:
-        if values.shape != (times,):
-            raise ValueError(f"y must have the shape ({times},) for target_node={target_node}, got {values.shape}")
-        return
-    if values.shape == (times,):
-        raise ValueError(
-            f"y has one value for each time: target_node= must say which of the {nodes} nodes it belongs to"
-        )
-    if values.shape[:2] != (times, nodes) or values.ndim > (2 if classes else 3):
-        raise ValueError(f"y must have the shape ({times}, {nodes}), as X, got {values.shape}")

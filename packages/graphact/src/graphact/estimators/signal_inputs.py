@@ -52,21 +52,20 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
 
 def check_columns(name: str, values: Any) -> None:
     """Raise unless the columns of a table of pandas have different names and hold numbers."""
-    columns = getattr(values, "columns", None)
-    if columns is None:
+    columns: Any = getattr(values, "columns", None)
+    if not hasattr(columns, "is_unique"):
         return
     if not columns.is_unique:
         raise ValueError(f"{name} must have one column for each node, got {columns[columns.duplicated()][0]!r} twice")
-    for column, kind in zip(columns, values.dtypes, strict=True):
-        try:
-            is_number = kind.kind not in "mM" and (kind.kind not in "OUS" or values[column].astype(float) is not None)
-        except (TypeError, ValueError):
-            is_number = False
-        if not is_number:
-            raise ValueError(
-                f"{name} must hold numbers, got {values[column].iloc[0]!r:.40} in the column {column!r}: times are the "
-                f"index, {name}.set_index({column!r})"
-            )
+    for column, dtype in zip(columns, values.dtypes, strict=True):
+        for value in values[column] if dtype.kind in "mMOUS" else ():
+            try:
+                float(value if is_known(value) else "nan")
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{name} must hold numbers, got {value!r:.40} in the column {column!r}: a missing reading is NaN, "
+                    f"and times are the index, {name}.set_index(...)"
+                ) from None
 
 
 def names_of_columns(values: Any, count: int) -> list[str]:

@@ -70,7 +70,8 @@ def as_tensor(name: str, value: Any) -> Tensor:
         try:
             value = torch.as_tensor(np.asarray(value))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must be a tensor or an array of numbers, got {value!r:.60}") from error
+            text = " ".join(repr(value).split())
+            raise TypeError(f"{name} must be a tensor or an array of numbers, got {text:.60}") from error
     if value.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got one of layout {value.layout}")
     return value

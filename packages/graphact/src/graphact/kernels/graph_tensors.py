@@ -162,8 +162,8 @@ class GraphTensors(NamedTuple):
 def takes_handles(owner: Graph | Neighborhoods) -> bool:
     """Return true in code that is compiled, not exported or transformed, where a graph is known by its handle."""
     return (
-        torch.compiler.is_compiling()
-        and not torch.compiler.is_exporting()
+        torch.compiler.is_dynamo_compiling()
+        and not torch.compiler._is_exporting_flag  # torch 2.11 traces is_exporting() as true in any compiled code
         and not torch._C._are_functorch_transforms_active()
         and owner.handle != 0
     )

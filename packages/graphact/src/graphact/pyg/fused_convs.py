@@ -15,7 +15,8 @@ from graphact.pyg.aggregations import function_of
 from graphact.pyg.message_lists import can_aggregate, messages_of_edges
 from graphact.spec import UnsupportedModelError
 
-ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv, in nodes
+ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv on a CPU, in nodes
+LAUNCHES_OF_A_GROUP = 50_000_000  # and on a GPU, in nodes times the square of their features
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
 SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
 COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
@@ -198,7 +199,8 @@ class FusedPNAConv(FusedConv, PNAConv):
         values = [value.view(-1, towers, width) for value in values]
         x = Permute.apply(x, order, position)
         groups = messages.graph.incoming.groups
-        if len(groups) * ROWS_OF_A_GROUP <= len(x):
+        of_a_group = LAUNCHES_OF_A_GROUP // width**2 if x.is_cuda else ROWS_OF_A_GROUP
+        if len(groups) * of_a_group <= len(x):
             out = self._mix_by_degree(x, values, functions, groups, weight_target, bias)
         else:
             out = self._mix(x, values, functions, messages.degree, weight_target, bias)
