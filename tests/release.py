@@ -121,7 +121,7 @@ def environment(folder: Path, *packages: object) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, *packages)
+    run(python, "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", CONSTRAINTS, *packages)
     return python
 
 
