@@ -11,6 +11,7 @@ packages. Tests that need the published results are run from the repository and 
 """
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -113,7 +114,8 @@ def tell(line: str) -> None:
 def run(*command: object, cwd: Path | None = None) -> None:
     words = [str(word) for word in command]
     tell(f"$ {' '.join(words)[:160]}")
-    subprocess.run(words, check=True, cwd=cwd)
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # what is installed counts
+    subprocess.run(words, check=True, cwd=cwd, env=environ)
 
 
 def environment(folder: Path, *packages: object) -> Path:
@@ -121,7 +123,7 @@ def environment(folder: Path, *packages: object) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, *packages)
+    run(python, "-m", "pip", "install", "--quiet", "--no-compile", "--constraint", CONSTRAINTS, *packages)
     return python
 
 

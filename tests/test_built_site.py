@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples" / "gallery").glob("*.py"))
-PAGES = ["index", "start", "pyg", "activations", "conventions", "guarantees", "scaling", "results", "agents"]
-PAGES += ["choosing", "performance", "flocking", "gallery/index", "gallery/hops", "api/nn", "_static/explorer"]
+PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+PAGES += ["gallery/index", "gallery/hops", "api/nn", "_static/explorer"]
 
 
 @pytest.fixture(scope="module")

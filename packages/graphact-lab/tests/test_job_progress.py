@@ -30,6 +30,6 @@ def test_a_cell_that_takes_long_has_a_line_now_and_then_in_a_pipe(capsys, monkey
         for epoch in (1, 5, 6, 9, 10):  # at 10, 20, 25, 40 and 50 seconds
             watcher.epoch(epoch)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "    max-ga F=8: epoch 5 of 10, about 1 min 0 s left for all cells",
-        "    max-ga F=8: epoch 9 of 10, about 1 min 20 s left for all cells",
+        "    max-ga F=8: 50 %, about 1 min 0 s to go in all",
+        "    max-ga F=8: 90 %, about 1 min 20 s to go in all",
     ]

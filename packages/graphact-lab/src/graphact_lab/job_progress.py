@@ -79,7 +79,7 @@ class JobLines(JobWatcher):
         elif epoch < self.epochs and now - self.last >= LINE_SECONDS:
             begun, before = self.first
             left = (now - begun) / (share - before) * (self.cells - share)
-            self.log(f"    {self.title}: epoch {epoch} of {self.epochs}, about {in_words(left)} left for all cells")
+            self.log(f"    {self.title}: {100 * epoch // self.epochs} %, about {in_words(left)} to go in all")
 
     def finish(self, title: str, summary: str) -> None:
         self.done += 1

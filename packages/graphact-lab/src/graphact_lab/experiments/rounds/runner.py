@@ -105,8 +105,8 @@ def run(
                 watcher.start(job.title, settings.epochs * len(settings.rates))
                 rows = run_job(settings, job, tasks, seed, device, watcher)
                 store.finish(key, rows)
-                mean = sum(row["value"] for row in rows) / len(rows)
-                watcher.finish(job.title, f"{mean:.4g} ({rows[0]['metric']})")
+                mean, metric = sum(row["value"] for row in rows) / len(rows), rows[0]["metric"]
+                watcher.finish(job.title, f"{mean:.1f} % right" if metric == "accuracy" else f"{metric} {mean:.4g}")
 
 
 def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
