@@ -264,7 +264,8 @@ class SharedCheckpoint:
         found = {name: tensor.shape for name, tensor in tensors.items() if name.startswith("model.")}
         if expected != found:
             raise PartitionError(f"{path} belongs to another model: its parameters have other names or shapes")
-        recorded = header.get("work") or {}
+        recorded = header.get("work")
+        recorded = recorded if isinstance(recorded, dict) else {}
         for name, value in self.work.items():
             if value != recorded.get(name):
                 raise PartitionError(
