@@ -149,6 +149,9 @@ def main():
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--busy", action="store_true", help="its own time instead of the clock's")
     parser.add_argument("--largest", type=count, default=10**9, help="leave out graphs of more nodes")
+    parser.add_argument(
+        "--only", default="", metavar="PART", help="cases whose name contains one of these, with commas"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures here, as JSON")
     options = parser.parse_args()
     modes = [*MODES] if options.device == "cuda" else ["eager", "compiled"]
@@ -166,9 +169,9 @@ def main():
     machine, found = describe_machine(options.device) | {"clock": "own time" if options.busy else "wall"}, {}
     for kind, names, run in (("activation", ACTIVATIONS, activations), ("network", NETWORKS, networks)):
         for name in names:
-            if name not in cases:
-                continue
             title = f"{kind}, {name}"
+            if name not in cases or not any(part in title for part in options.only.split(",")):
+                continue
             found[title] = run(*cases[name], options.device, modes, clock)
             echo(f"\n| {title}, milliseconds | " + " | ".join(f"{mode} | of ReLU's" for mode in modes) + " |")
             echo("|---" * (2 * len(modes) + 1) + "|")

@@ -68,7 +68,7 @@ def rounds_cells():
             base = replace(FULL, sources=(sources,), **GRAPHS)
             for rounds in ROUNDS_A:
                 for method in filter(lambda one, rounds=rounds: orders_of(one, rounds), methods):
-                    yield cell(f"a{1 + number}", "rounds", base, method, rounds, 8 + 3 * rounds)
+                    yield cell(f"a{1 + number}-{sources}-{rounds}", "rounds", base, method, rounds, 8 + 3 * rounds)
     shapes = {"consensus": {"graphs": 10, "splits": 2, "epochs": 100}, "denoising": {"graphs": 1, "splits": 20}}
     shorter = (*RIVALS[:4], *OURS, "mean-ga", "bank-mean")
     for group, (task, shape) in zip(("a3", "a4"), shapes.items(), strict=True):
@@ -337,7 +337,9 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="as little as possible of each kind")
     parser.add_argument("--list", action="store_true", help="print the cells and train nothing")
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="groups, such as a1,b,d1")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=[], help="groups by how they begin, such as a1,b,d1"
+    )
     parser.add_argument("--jobs", type=count, default=8)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of rows.zip")
