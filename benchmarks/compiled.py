@@ -149,9 +149,7 @@ def main():
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--busy", action="store_true", help="its own time instead of the clock's")
     parser.add_argument("--largest", type=count, default=10**9, help="leave out graphs of more nodes")
-    parser.add_argument(
-        "--only", default="", metavar="PART", help="cases whose name contains one of these, with commas"
-    )
+    parser.add_argument("--only", default="", metavar="PARTS", help="cases whose name contains one of these")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the figures here, as JSON")
     options = parser.parse_args()
     modes = [*MODES] if options.device == "cuda" else ["eager", "compiled"]
