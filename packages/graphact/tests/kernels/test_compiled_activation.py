@@ -129,3 +129,17 @@ def test_a_backward_pass_outlives_the_graph_of_its_call():
     del graph
     gc.collect()
     torch.testing.assert_close(torch.autograd.grad(out, x), expected)
+
+
+@pytest.mark.slow
+def test_forward_mode_in_compiled_code_runs_eagerly_or_raises():
+    graph, x = random_graph(dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64)
+    activation = nn.GraphAdaptiveMax(hops=2, start="uniform").double()
+
+    def tangent():
+        return torch.func.jvp(lambda x: activation(x, graph), (x,), (torch.ones_like(x),))[1]
+
+    torch.compiler.reset()
+    torch.testing.assert_close(torch.compile(tangent)(), tangent())
+    with pytest.raises(Exception, match="compile the function that it differentiates"):
+        torch.compile(tangent, fullgraph=True)()
