@@ -132,6 +132,7 @@ def test_a_backward_pass_outlives_the_graph_of_its_call():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch looks at it as it traces on
 def test_forward_mode_in_compiled_code_runs_eagerly_or_raises():
     graph, x = random_graph(dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64)
     activation = nn.GraphAdaptiveMax(hops=2, start="uniform").double()
