@@ -142,5 +142,6 @@ def test_forward_mode_in_compiled_code_runs_eagerly_or_raises():
 
     torch.compiler.reset()
     torch.testing.assert_close(torch.compile(tangent)(), tangent())
+    torch.compiler.reset()
     with pytest.raises(Exception, match="compile the function that it differentiates"):
         torch.compile(tangent, fullgraph=True)()
