@@ -86,8 +86,9 @@ release-check: $(READY)  ## wheel and sdist: built, looked into, installed with 
 house: $(READY)  ## lines of each room, words of the site, names that stand for two things
 	$(BIN)/python tests/house.py
 
-bench: $(READY)  ## speed of activations, of building graphs and of fleets on the CPU
+bench: $(READY)  ## speed of activations, compiled code, building graphs and fleets on the CPU
 	$(BIN)/python benchmarks/everyday.py --out out/bench/everyday.json
+	$(BIN)/python benchmarks/compiled.py --out out/bench/compiled.json
 	$(BIN)/python benchmarks/graph_building.py
 	$(BIN)/python benchmarks/activations.py --out out/bench
 	$(BIN)/python benchmarks/fleet.py

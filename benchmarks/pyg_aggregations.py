@@ -23,7 +23,7 @@ import torch
 import torch_geometric
 from arguments import need_cuda
 from everyday import random_edges
-from output import echo
+from output import describe_machine, echo
 from torch_geometric import nn
 from torch_geometric.utils import degree
 
@@ -251,9 +251,10 @@ def main():
         torch.set_num_threads(1)
         clock = time.process_time
     extras = {name: is_installed(name) for name in ("torch_scatter", "pyg_lib")}
-    found = {"torch": torch.__version__, "torch_geometric": torch_geometric.__version__, "threads": None, **extras}
-    found["threads"] = torch.get_num_threads()
-    echo(f"torch {torch.__version__}, PyG {torch_geometric.__version__}, {found['threads']} threads, {options.device}")
+    machine = describe_machine(options.device) | {"clock": "own time" if options.busy else "wall"}
+    found = {"machine": machine | extras}
+    versions = f"torch {torch.__version__}, PyG {torch_geometric.__version__}"
+    echo(f"{versions}, {machine['threads']} threads, {options.device}")
     echo("PyG uses " + ", ".join(f"{name} ({'' if has else 'not '}installed)" for name, has in extras.items()))
     for case, sizes in (CASES | (LARGE if options.large else {})).items():
         if options.only in case:

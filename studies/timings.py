@@ -27,6 +27,8 @@ class Timings:
             f"{key} {own[key]}" for key in ("torch", "torch_geometric", "numba", "triton") if key in own
         )
         clock = ", the thread's own time" if own["clock"] == "own time" else ""
+        if own["device"] != "cpu":
+            return f"{own['device']}; {versions}"
         words = f"{own['processor']}, threads: {own['threads']} of {own['cores']} cores{clock}, load {own['load']}"
         return f"{words}; {versions}"
 
@@ -40,17 +42,74 @@ class Timings:
         found = self.rows(name)["milliseconds"]["network"]
         return found[contender] / found["ReLU"]
 
+    def compiled_rows(self, name, kind):
+        """Return the times of activations or networks in every mode as a table."""
+        cases = self.compiled_cases(name, kind)
+        modes = list(next(iter(cases.values()))["ReLU"])
+        body = [[f"{kind}: {' / '.join(modes)}", *cases]]
+        for contender in next(iter(cases.values())):
+            rows = [times[contender] for times in cases.values()]
+            texts = [[f"{row[mode]:#.3g}" if mode in row else "-" for mode in modes] for row in rows]
+            body.append([contender, *map(" / ".join, texts)])
+        return body
+
+    def compiled_cases(self, name, kind):
+        """Return the rows of activations or networks by the name of their graph."""
+        found = self.rows(name)["milliseconds"]
+        return {title.removeprefix(f"{kind}, "): rows for title, rows in found.items() if title.startswith(kind)}
+
+    def gains_of_mode(self, name, kind, mode, cases=None):
+        """Return how many times as fast as eager code ours is in a mode, from the least to the most."""
+        return sorted(
+            row["eager"] / row[mode]
+            for case, rows in self.compiled_cases(name, kind).items()
+            for contender, row in rows.items()
+            if not contender.startswith(("ReLU", "PyG")) and (cases is None or case in cases)
+        )
+
+    def is_timed(self, name, contender, mode):
+        """Return whether any network of this contender was right in a mode, and so timed."""
+        return any(mode in rows[contender] for rows in self.compiled_cases(name, "network").values())
+
+    def peer_over_ours(self, name, case, mode):
+        """Return the time of max-ga from PyG's parts over that of one operator, in an activation or else a network."""
+        if rows := self.compiled_cases(name, "activation").get(case):
+            return rows["PyG max"][mode] / rows["max-ga"][mode]
+        rows = self.compiled_cases(name, "network")[case]
+        return rows["PyG max composed"][mode] / rows["max-ga, Graph"][mode]
+
+    def gains_of_rows(self, name, cases, rows, unit=""):
+        """Return PyG's milliseconds, or with the unit "_mb" its memory, over ours, from the least to the most."""
+        found = [self.rows(name)[case][row] for case in cases for row in rows]
+        return sorted(row[f"pyg{unit}"] / row[f"graphact{unit}"] for row in found)
+
+    def gains_over_pyg(self, places):
+        """Return how many times as fast as PyG ours are as a table; places are files and cases by title."""
+        body = [["times as fast as PyG", *places]]
+        for row in self.rows("aggregations-h200")["20,000 nodes"]:
+            gains = [self.gains_of_rows(name, [case], [row])[0] for name, case in places.values()]
+            body.append([row, *(f"{gain:.1f}" for gain in gains)])
+        return body
+
+    def large_over_pyg(self, name, case):
+        """Return times and memory of large graphs as a table."""
+        body = [[case.removesuffix(", wide"), "ms, PyG", "ours", "times as fast", "peak MiB, PyG", "ours"]]
+        for title, row in self.rows(name)[case].items():
+            both = [
+                [f"{row[key]:.1f}" for key in ("pyg", "graphact")],
+                [f"{row[key]:.0f}" for key in ("pyg_mb", "graphact_mb")],
+            ]
+            body.append([title, *both[0], f"{row['pyg'] / row['graphact']:.1f}", *both[1]])
+        return body
+
+    @staticmethod
+    def span(values, digits=2):
+        """Return the least and the largest value."""
+        return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
     def quoted_devices(self, name):
         """Return the devices of quoted figures."""
         return list(dict.fromkeys(line["device"] for line in read_table(self.folder / f"{name}.csv")))
-
-    def everyday_quoted(self, device):
-        """Return the quoted times of everyday graphs on a device as a table."""
-        found = {}
-        for line in read_table(self.folder / "quoted-everyday.csv"):
-            if line["device"] == device:
-                found.setdefault(line["case"], {})[line["contender"]] = line["milliseconds"]
-        return everyday(found, device)
 
     def large_quoted(self):
         """Return the quoted times of large graphs as a table."""
@@ -69,9 +128,9 @@ class Timings:
         return {word: getattr(self, word) for word in dir(self) if not word.startswith("_") and word != "names"}
 
 
-def everyday(found, corner="milliseconds"):
+def everyday(found):
     """Return times by case and contender as a table, each activation beside PyG's operations composed."""
-    body = [[corner, *found], ["ReLU", *(f"{times['ReLU']:.3f}" for times in found.values())]]
+    body = [["milliseconds", *found], ["ReLU", *(f"{times['ReLU']:.3f}" for times in found.values())]]
     for op in OPERATIONS:
         pairs = [(times[f"{op}-ga"], times.get(f"PyG {op}")) for times in found.values()]
         peers = ["-" if peer is None else f"{peer:.3g}" for _, peer in pairs]

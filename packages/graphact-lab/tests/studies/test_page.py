@@ -1,5 +1,6 @@
 """The pages of results say what the tables say, hold no number that is not looked up, and are short."""
 
+import json
 import re
 
 import pytest
@@ -91,7 +92,7 @@ def test_the_winner_is_named_by_validation(known):
 
 def test_pages_are_short_and_their_files_are_there():
     prose = {}
-    for name in ("results", "choosing"):
+    for name in ("results", "choosing", "performance"):
         text = (DOCS / f"{name}.md").read_text()
         links = re.findall(r"\]\(((?:figures|tables)/[^)#]+)", text)
         assert [link for link in links if not (DOCS / link).exists()] == []
@@ -100,6 +101,7 @@ def test_pages_are_short_and_their_files_are_there():
         assert plain.count("\n## ") == text.count("\n## ")
     assert prose["results"] <= 1500
     assert prose["choosing"] <= 600
+    assert prose["performance"] <= 1000
 
 
 def test_figures_on_the_page_are_those_that_are_drawn(known):
@@ -173,6 +175,39 @@ def test_times_are_shown_beside_those_of_pyg(tmp_path):
     assert body[2:5] == [["max-ga / PyG", "1 / 4"], ["median-ga / PyG", "2 / -"], ["kernel-ga / PyG", "3 / 6"]]
     assert body[-1] == ["max-ga over PyG", "0.25"]
     assert Timings(tmp_path).rows("everyday-cpu") is None
+
+
+def test_speeds_of_accelerated_layers_are_told_alike():
+    """In the guide on PyG and in the README, by the rows that the page on performance shows."""
+    rows = Timings().rows("aggregations-cpu")["128 molecules"]
+    table = re.findall(
+        r"^\| (`\w+`[^|]*) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", (DOCS / "pyg.md").read_text(), re.MULTILINE
+    )
+    assert len(table) == 7
+    for layer, *told in table:
+        row = rows[layer.replace("`,", "").replace("`", "").replace("PNA 4", "PNA, 4")]
+        assert told == [f"{row['pyg']:.1f}", f"{row['graphact']:.1f}", f"{row['pyg'] / row['graphact']:.1f}"]
+    mean, median, pna = (
+        row["pyg"] / row["graphact"] for row in map(rows.get, ("SAGEConv mean", "SAGEConv median", "PNA, 4 layers"))
+    )
+    told = f"`SAGEConv` is {mean:.1f} (mean) to {median:.0f} times (median) as fast, `PNA` {pna:.1f} times"
+    assert told in (ROOT / "README.md").read_text()
+
+
+def test_compiled_times_are_shown_by_mode(tmp_path):
+    times = {"ReLU": {"eager": 1.0, "compiled": 3.0}, "max-ga": {"eager": 2.0, "compiled": 4.0}}
+    times |= {"PyG max": {"eager": 5.0}}
+    found = {"milliseconds": {"activation, small": times, "network, small": {}}}
+    (tmp_path / "rows.json").write_text(json.dumps(found))
+    timings = Timings(tmp_path)
+    assert timings.compiled_rows("rows", "activation") == [
+        ["activation: eager / compiled", "small"],
+        ["ReLU", "1.00 / 3.00"],
+        ["max-ga", "2.00 / 4.00"],
+        ["PyG max", "5.00 / -"],
+    ]
+    assert timings.gains_of_mode("rows", "activation", "compiled") == [0.5]
+    assert timings.peer_over_ours("rows", "small", "eager") == 2.5
 
 
 def test_rows_of_times_name_their_machine_and_are_no_quotes():
