@@ -25,7 +25,7 @@ SHAPES = {  # messages, targets, shape, dim
 
 @pytest.fixture(autouse=True)
 def _few_messages_too(monkeypatch):
-    monkeypatch.setattr(aggregations, "FEW_NUMBERS", 0)
+    monkeypatch.setitem(aggregations.FEW_NUMBERS, "cpu", (0,) * 2)
 
 
 def pair(name):
@@ -168,7 +168,7 @@ def test_what_the_kernels_do_not_take_runs_pyg():
 
 
 def test_few_messages_run_pyg(monkeypatch, built):
-    monkeypatch.setattr(aggregations, "FEW_NUMBERS", 7)
+    monkeypatch.setitem(aggregations.FEW_NUMBERS, "cpu", (7,) * 2)
     index = torch.tensor([0, 0, 1])
     for columns, count in ((2, 0), (3, 3)):
         graphact.pyg.MaxAggregation()(torch.randn(3, columns), index, dim_size=2)

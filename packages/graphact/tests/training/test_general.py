@@ -12,7 +12,7 @@ from graphact.guarantees import lipschitz_constrained
 from graphact.nn import GCNN, GraphAdaptive, GraphFilter, Localized, Sequential
 from graphact.spec import UnsupportedModelError
 from graphact.spec.reductions import Operation
-from graphact.training import Fleet, fit
+from graphact.training import Fleet, TrainingSettings, fit
 from support.general_models import (
     GRAPHS,
     SETTINGS,
@@ -24,6 +24,7 @@ from support.general_models import (
     partly,
     with_a_clipped_gradient,
 )
+from support.tasks import make_task
 
 
 class PyG(nn.Module):
@@ -143,3 +144,16 @@ def test_a_way_that_is_asked_for_is_taken_or_refused(strategy, make, reason):
         Fleet([make() for _ in tasks], tasks, strategy=strategy)
     with pytest.raises(ValueError, match="strategy must be one of 'stacked', 'loop', got 'fast'"):
         Fleet([make() for _ in tasks], tasks, strategy="fast")
+
+
+@pytest.mark.slow
+def test_a_compiled_model_is_trained_to_the_same_end():
+    torch.compiler.reset()
+    task, settings = make_task(), TrainingSettings(epochs=4, batch_size=8)
+    results = []
+    for run in (lambda model: model, lambda model: torch.compile(model, backend="aot_eager")):
+        torch.manual_seed(0)
+        model = GCNN([1, 3], order=2, activation="median-ga", out_features=1).to(task.inputs.dtype)
+        results.append((fit(run(model), task, settings).test, *model.parameters()))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

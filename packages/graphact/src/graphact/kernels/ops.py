@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.eager import PLAIN_TENSORS
+from graphact.graph.eager import PLAIN_TENSORS, outside_compiled_code
 from graphact.kernels.dispatch import backend, requested
 from graphact.kernels.graph_tensors import is_of_handles
 
@@ -120,6 +120,8 @@ class KernelOp:
     def apply(cls, *inputs: Any) -> Any:
         """The result, in the form that fits where it is computed."""
         if is_traced(inputs[0] if inputs[0] is not None else next(x for x in inputs if x is not None)):
+            if torch.compiler.is_compiling() and is_forward_mode():
+                return _apply_eagerly(cls, *inputs)  # registered operators have no forward mode
             if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
                 if cls.bundle is not None and is_of_handles(inputs[cls.bundle[1]]):
                     return cls.by_handles(*cls._flat(inputs, "handles"))
@@ -264,6 +266,11 @@ class KernelOp:
                 found = cls._rules.backward(ctx, *grads)
         others = ctx.needs_input_grad[len(found) :]
         return *found, *([None] * len(other) if isinstance(other, list) else None for other in others)
+
+
+@outside_compiled_code("torch.func.jvp is not compiled: compile the function that it differentiates")
+def _apply_eagerly(operation: type[KernelOp], *inputs: Any) -> Any:
+    return operation.apply(*inputs)
 
 
 def _functions(

@@ -7,6 +7,7 @@ PyG's implementation.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -94,7 +95,8 @@ class StdAggregation(_OneFunction, nn.StdAggregation):
     function = "std"
 
 
-FEW_NUMBERS = 2**15  # in all messages, below which PyG's code is as fast, but for the median
+# numbers in all messages, below which PyG's code is as fast, but for the median: for one function, for several together
+FEW_NUMBERS = {"cpu": (2**15, 2**15), "cuda": (2**24, 2**22)}
 FAST_IN_PYG = {"mean", "sum"}  # of messages that stand in memory, where nothing else is computed of them
 KINDS: dict[type[nn.Aggregation], str] = {
     **{kind: kind.function for kind in _OneFunction.__subclasses__()},
@@ -102,6 +104,12 @@ KINDS: dict[type[nn.Aggregation], str] = {
     nn.SumAggregation: "sum",
     nn.VarAggregation: "var",
 }
+
+
+def has_few_numbers(numbers: int, functions: Sequence[str | None], x: Tensor) -> bool:
+    """Return whether there are so few numbers in messages of the kind of ``x`` that PyG's code is as fast."""
+    one, several = FEW_NUMBERS["cuda" if x.is_cuda else "cpu"]
+    return "median" not in functions and numbers < (one if len(functions) == 1 else several)
 
 
 def function_of(aggregation: Any) -> str | None:
@@ -166,7 +174,7 @@ def aggregate(
     names = [name for name in functions if name is not None]
     if len(names) < len(functions) or set(names) <= FAST_IN_PYG or not can_aggregate(x, given) or given is None:
         return None
-    if len(names) == 1 and names[0] != "median" and x.numel() < FEW_NUMBERS:
+    if len(names) == 1 and has_few_numbers(x.numel(), names, x):
         return None
     if dim_size is None:
         dim_size = given.numel() - 1 if index is None else int(given.max()) + 1 if given.numel() else 0

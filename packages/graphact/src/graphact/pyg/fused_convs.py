@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import DegreeScalerAggregation
 
 from graphact.nn.unchanged import check_untouched, has_hooks
 from graphact.pyg import aggregations
-from graphact.pyg.aggregations import function_of
+from graphact.pyg.aggregations import function_of, has_few_numbers
 from graphact.pyg.message_lists import can_aggregate, messages_of_edges
 from graphact.spec import UnsupportedModelError
 
@@ -73,7 +73,7 @@ class FusedConv(MessagePassing):
             return f"messages that depend on {given[0]} have no fused form"
         if self.explain or self.decomposed_layers != 1 or self.flow != "source_to_target":
             return "explain, decomposed_layers or flow was set"
-        if edge_index.size(1) * x.size(-1) < aggregations.FEW_NUMBERS and "median" not in self.functions():
+        if has_few_numbers(edge_index.size(1) * x.size(-1), self.functions(), x):
             return "there are few messages, and PyG is as fast"
         return "it carries hooks" if any(map(has_hooks, self.replaced_parts(self))) else ""
 

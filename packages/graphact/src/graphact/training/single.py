@@ -51,7 +51,8 @@ def fit(
     afterwards it is in the mode it came in. Parameters that require no gradient stay as they are.
 
     Args:
-        model: any module called as ``model(x, graph)``, on the device and in the dtype of the task.
+        model: any module called as ``model(x, graph)``, on the device and in the dtype of the task, or what
+            ``torch.compile`` makes of it, which pays where training takes minutes. Fleets on a GPU record steps.
         task: graph, samples, loss and metric.
         settings: epochs, batch size, optimizer; the paper's when left out.
         seed: decides the order of the samples and all that is random in the model, such as dropout; the generators of
