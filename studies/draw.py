@@ -22,8 +22,14 @@ FOLDER = Path(__file__).parent.parent / "docs" / "figures"
 WIDTH, HEIGHT = 3.8, 2.7
 LOSSES = (0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
 DECIBELS = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0)
-ROUNDS_DRAWN = ("gelu", "prelu", "max-l", "max-ga", "max-ga-unshifted", "bank-max", "bank-max-min", "sage-max", "pna")
-ROUNDS_COLORS = ("#7d8590", "#1f2328", "#56b4e9", "#0072b2", "#cc79a7", "#d55e00", "#e69f00", "#009e73", "#1f2328")
+ROUNDS_DRAWN = (
+    *("gelu", "prelu", "max-l", "max-ga", "max-ga-unshifted"),
+    *("bank-max", "bank-max-min", "bank-pna", "sage-max", "pna"),
+)
+ROUNDS_COLORS = (
+    *("#7d8590", "#1f2328", "#56b4e9", "#0072b2", "#cc79a7"),
+    *("#d55e00", "#e69f00", "#8c510a", "#009e73", "#1f2328"),
+)
 
 
 def spread_out(places, distance):
@@ -190,8 +196,10 @@ def node_gains(known):
 
 def rounds_panel(known, split):
     """Quality against rounds; None where fewer than two numbers of rounds were run."""
-    series, ticks = [], sorted({line["rounds"] for line in known.lines("rounds", split=split)})
-    for kind, color, marker in zip(ROUNDS_DRAWN, ROUNDS_COLORS, "o>v^DsPX*", strict=True):
+    own = known.lines("rounds", split=split)
+    series, few, ticks = [], [], sorted({line["rounds"] for line in own})
+    most = max((line["networks"] for line in own), default=0)
+    for kind, color, marker in zip(ROUNDS_DRAWN, ROUNDS_COLORS, "o>v^DsPhX*", strict=True):
         lines = sorted(known.lines("rounds", split=split, kind=kind), key=lambda line: line["rounds"])
         look = {
             "color": color,
@@ -202,10 +210,16 @@ def rounds_panel(known, split):
         if lines:
             label = KINDS[kind].replace("adaptive bank", "bank").replace(" with the unshifted term", " + unshifted")
             series.append((label, look, [own_interval(line["rounds"], line) for line in lines]))
+            few += [(line, look) for line in lines if line["networks"] < most]
     if len(ticks) < 2:
         return None
-    title = {"random": "Random split", "unseen": "Unseen sources"}[split]
-    return lines_panel(f"{title}: quality against rounds", "Rounds", "Accuracy (%)", series, ticks, right=0.5)
+    title = {"random": "Random split", "unseen": "Unseen sources"}[split] + f", {most} networks"
+    title += f" (hollow: {few[0][0]['networks']})" if few else ""
+    sheet = lines_panel(title, "Rounds", "Accuracy (%)", series, ticks, right=0.5)
+    for line, look in few:
+        hollow = look | {"linestyle": "none", "markerfacecolor": "white", "zorder": 5}
+        sheet.axes[0].plot(line["rounds"], line["mean"], **hollow)
+    return sheet
 
 
 FIGURES = {

@@ -3,7 +3,7 @@
 import csv
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, mode
 
 from evidence import NotRunError
 from graphact_lab.statistics import ALPHA, holm
@@ -187,7 +187,7 @@ class Lookup:
             low, high = shown["difference_low"], shown["difference_high"]
             words = f"{shown['weakest']}: {shown['difference']:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
             verdicts = [counted(line), counted(literal[0]) if literal else ""]
-            p = "< 0.001" if shown["p_holm"] < 0.001 else f"{shown['p_holm']:.3f}"
+            p = p_text(shown["p_holm"])
             place = line["where"].partition(", ")[2] or line["where"]
             body.append([f"{place}: {line['claim']}", *verdicts, words.replace("|", r"\|"), p, str(number)])
         return body
@@ -279,21 +279,50 @@ class Lookup:
             found.setdefault(line["split"], set()).add(line["rounds"])
         return [split for split, numbers in sorted(found.items()) if len(numbers) > 1]
 
-    def rounds_sentence(self):
-        """Return how the kind that validates best compares with pointwise networks, by split, at the most rounds."""
-        texts = []
-        for split, words in (("random", "on a random split"), ("unseen", "on unseen sources")):
-            lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in POINTWISE_KINDS]
-            if lines := [line for line in lines if line.get("gain") is not None]:
-                most = max(line["rounds"] for line in lines)
-                best = max((one for one in lines if one["rounds"] == most), key=lambda one: one["validation"])
-                texts.append(
-                    f"{words}, {KINDS[best['kind']]} gains {self.gain(best)} points over {KINDS[best['rival']]} "
-                    f"({most} rounds, {best['networks']} networks)"
-                )
-        if not texts:
-            return "no cells have been run with this version, and older rows with at most three layers decide nothing."
-        return "the kind of network that validates best is compared: " + "; ".join(texts) + "."
+    def best_at_rounds(self, split):
+        """Return the network with a gain that validates best, at each number of rounds with the most networks."""
+        lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in POINTWISE_KINDS]
+        lines = [line for line in lines if line["gain"] is not None]
+        most = max(line["networks"] for line in lines)
+        lines = sorted((line for line in lines if line["networks"] == most), key=lambda line: line["validation"])
+        best = {line["rounds"]: line for line in lines}
+        return [best[number] for number in sorted(best)]
+
+    def gains_at_rounds(self, split):
+        """Return whether the network that validates best gains significantly (Holm), whatever the rounds."""
+        return all(line["gain_p_holm"] < ALPHA and line["gain"] > 0 for line in self.best_at_rounds(split))
+
+    def rounds_gains(self, split):
+        """Return these gains with their rival, rounds and network."""
+        return " and ".join(
+            f"{self.gain(line)} over {KINDS[line['rival']]} ({KINDS[line['kind']]}, {line['rounds']} rounds)"
+            for line in self.best_at_rounds(split)
+        )
+
+    def rounds_evidence(self):
+        """Return on how many networks these gains rest, and the largest p of them."""
+        lines = [line for split in ("random", "unseen") for line in self.best_at_rounds(split)]
+        counts = " to ".join(map(str, sorted({line["networks"] for line in lines})))
+        return f"{counts} networks each, p {p_text(max(line['gain_p_holm'] for line in lines), '= ')}"
+
+    def rounds_rivals(self):
+        """Return the pointwise networks that were run at equal rounds."""
+        kinds = {line["kind"] for line in self.tables["rounds"]}
+        return " and ".join(words for kind, words in POINTWISE_KINDS.items() if kind in kinds)
+
+    def shift_matters(self, split):
+        """Return whether a bank differs significantly (Holm) from the network with its functions and no shift."""
+        return any(line["shift_p_holm"] < ALPHA for line in self.lines("rounds", split=split) if line["relative"])
+
+    def shift_table(self):
+        """Return each bank minus the network that takes the same functions without a shift."""
+        body = [["bank", "minus", "split", "rounds", "networks", "difference", "p (Holm)"]]
+        for line in self.tables["rounds"]:
+            if line["relative"]:
+                texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
+                texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift")]
+                body.append([*texts, p_text(line["shift_p_holm"])])
+        return body
 
     def linear_methods_win(self):
         """Return whether linear methods have lower errors than every network with the inputs as they come."""
@@ -349,32 +378,41 @@ class Lookup:
         return body if lines else []
 
     def rounds_table(self, table="rounds", group="split", digits=1):
-        """Return quality against rounds: a line for each kind, a column for each number of rounds and split or task."""
+        """Return quality against rounds: a line for each kind, a column for each number of rounds and split or task.
+
+        The head of a column has how many networks most of its cells have; other cells have their own number.
+        """
         cells = self.tables[table]
-        columns = sorted({(line[group], line["rounds"]) for line in cells})
-        body = [["", *(f"{split}, {number} rounds" for split, number in columns)]]
+        columns = {}
+        for line in cells:
+            columns.setdefault((line[group], line["rounds"]), []).append(line["networks"])
+        columns = {column: mode(numbers) for column, numbers in sorted(columns.items())}
+        heads = [f"{split}, {number} rounds, {networks} networks" for (split, number), networks in columns.items()]
+        body = [["", *heads]]
         for kind, words in KINDS.items():
             texts = []
-            for split, number in columns:
+            for (split, number), networks in columns.items():
                 own = self.lines(table, rounds=number, kind=kind, **{group: split})
-                gain = f" ({self.gain(own[0], digits=digits)})" if own and own[0].get("rival") else ""
-                texts.append(f"{own[0]['mean']:.{digits}f}{gain}" if own else "")
+                notes = [self.gain(line, digits=digits) for line in own if line.get("rival")]
+                notes += [f"{line['networks']} networks" for line in own if line["networks"] != networks]
+                notes = f" ({'; '.join(notes)})" if notes else ""
+                texts.append(f"{own[0]['mean']:.{digits}f}{notes}" if own else "")
             body += [[words, *texts]] if any(texts) else []
         return body
 
     def rounds_costs(self):
         """Return quality against rounds with what each network costs."""
-        body = [["rounds", "split", "", "parameters", "bytes", "step sizes", "accuracy", "gain"]]
+        body = [["rounds", "split", "", "networks", "parameters", "bytes", "step sizes", "accuracy", "gain"]]
         for line in sorted(self.tables["rounds"], key=lambda one: (one["rounds"], one["split"])):
-            texts = [str(line["rounds"]), line["split"], KINDS[line["kind"]], f"{line['parameters']:,}"]
-            texts += [str(4 * line["values_on_a_link"]), "2", f"{line['mean']:.1f} ± {line['margin']:.1f}"]
+            texts = [str(line["rounds"]), line["split"], KINDS[line["kind"]], str(line["networks"])]
+            texts += [
+                f"{line['parameters']:,}",
+                str(4 * line["values_on_a_link"]),
+                "2",
+                f"{line['mean']:.1f} ± {line['margin']:.1f}",
+            ]
             body.append([*texts, self.gain(line) if line.get("gain") is not None else ""])
         return body
-
-    def rounds_networks(self):
-        """Return how many networks the cells of quality against rounds have."""
-        counts = sorted({line["networks"] for line in self.tables["rounds"]})
-        return " to ".join(map(str, {counts[0]: None, counts[-1]: None}))
 
     def average(self, lines, key="mean"):
         """Return the mean of a column."""
@@ -383,10 +421,22 @@ class Lookup:
     def names(self):
         """Return what templates know."""
         own = {word: getattr(self, word) for word in dir(self) if not word.startswith("_") and word != "names"}
-        return own | {"markdown": markdown, "films": FILMS, "title_of": title_of, "abs": abs, "len": len}
+        return own | {
+            "markdown": markdown,
+            "films": FILMS,
+            "kinds": KINDS,
+            "title_of": title_of,
+            "abs": abs,
+            "len": len,
+        }
 
 
 RIDGE = "ridge regression on the user's centred ratings"
+
+
+def p_text(p, equals=""):
+    """Return a p-value as text."""
+    return "< 0.001" if p < 0.001 else f"{equals}{p:.3f}"
 
 
 def counted(line):

@@ -1,7 +1,7 @@
 """Cells of quality against rounds: gains over the strongest pointwise network that takes as many rounds.
 
-Rows are those of ``graphact-lab run rounds``, or JSON files of one cell each (SOURCES_ROUNDS_METHOD.json), which an
-earlier form of it wrote.
+Networks are compared within a sweep, which has the same graphs, splits and nodes for every method. Rows are those of
+``graphact-lab run rounds``, or JSON files of one cell each (SOURCES_ROUNDS_METHOD.json), which an earlier form wrote.
 """
 
 import json
@@ -12,6 +12,7 @@ from statistics import fmean
 from evidence import preference
 from graphact_lab.descriptions import find_experiment
 from graphact_lab.experiments.rounds.experiment import (
+    BANKS,
     LOCALIZATION,
     PARTS,
     POINTWISE,
@@ -20,27 +21,30 @@ from graphact_lab.experiments.rounds.experiment import (
     orders_of,
 )
 from graphact_lab.experiments.rounds.runner import make_model
-from graphact_lab.statistics import difference
+from graphact_lab.statistics import difference, holm
 from graphact_lab.store import find_stores
 
 WIDTH = 8
 
 
-def rows_by_cell(folder):
-    """Return rows by sources, rounds and method."""
+def sweeps(folder):
+    """Return rows by method for every number of networks, within every pair of sources and rounds."""
     found = {}
+
+    def add(sources, rounds, method, rows):
+        found.setdefault((sources, rounds), {}).setdefault(len(rows), {})[method] = rows
+
     for file in sorted(Path(folder).glob("*_*_*.json")):
         sources, rounds, method = file.stem.split("_")
         rows = json.loads(file.read_text())
-        found[sources, int(rounds), method] = [row | {"value": row["test"]} for row in rows]
+        add(sources, int(rounds), method, [row | {"value": row["test"]} for row in rows])
     for store in find_stores(Path(folder), "**"):
         cells = {}
         for row in store.rows():
             if row["kind"] == "model":
                 cells.setdefault((row["sources"], row["rounds"], row["method"]), []).append(row)
         for cell, rows in cells.items():
-            if len(rows) >= len(found.get(cell, ())):
-                found[cell] = rows
+            add(*cell, rows)
     return found
 
 
@@ -61,26 +65,61 @@ def strongest(cells, rounds, sign):
     return min((method for method in POINTWISE if method in cells), key=rank, default=None)
 
 
+def relative_of(bank):
+    """Return the network without a shift that takes the functions of a bank; None where there is none."""
+    return next((name for name, functions in WITHOUT_SHIFT.items() if functions == BANKS.get(bank)), None)
+
+
 def lines_of(folder, task=LOCALIZATION):
-    """Return the cells of a folder without those that diverged; networks are compared where both have as many runs."""
-    stored, found, measure = rows_by_cell(folder), [], find_experiment(task).measure
-    sign = 1 if measure.higher_is_better else -1
-    for sources, rounds in sorted({cell[:2] for cell in stored}):
-        at = {cell[2]: rows for cell, rows in sorted(stored.items()) if cell[:2] == (sources, rounds)}
-        cells = {method: rows for method, rows in at.items() if all(math.isfinite(row["value"]) for row in rows)}
-        for method, rows in cells.items():
-            mine = difference(rows, 0.0, overlap=measure.overlap)
-            line = {"split": sources, "rounds": rounds, "kind": method, "networks": len(rows)}
-            line |= {"graphs": len({row["graph"] for row in rows}), "parameters": num_parameters(method, rounds, task)}
-            line |= {"rate": rows[0]["rate"]}
-            first = 1 if orders_of(method, rounds)[0] else WIDTH  # a filter sends the input, which has one feature
-            line |= {"values_on_a_link": first + (rounds - 1) * WIDTH}
-            line |= {"validation": fmean(row["validation"] for row in rows)}
-            line |= {"mean": mine.mean, "margin": mine.margin}
-            rival = strongest({name: own for name, own in cells.items() if len(own) == len(rows)}, rounds, sign)
-            if rival and rival != method:
-                gain = difference(rows, cells[rival], overlap=measure.overlap)
-                low, high = gain.interval()
-                line |= {"rival": rival, "gain": gain.mean, "gain_low": low, "gain_high": high}
-            found.append(line)
+    """Return the cells of a folder without those that diverged, each from the sweep with the most networks."""
+    found, measure = [], find_experiment(task).measure
+    for (sources, rounds), by_number in sorted(sweeps(folder).items()):
+        place, largest_first = {"split": sources, "rounds": rounds}, sorted(by_number.items(), reverse=True)
+        finite = [{name: rows for name, rows in cells.items() if is_finite(rows)} for _, cells in largest_first]
+        for method in sorted(set().union(*by_number.values())):
+            cells = next(own for own, (_, cells) in zip(finite, largest_first, strict=True) if method in cells)
+            if method in cells:
+                line = place | line_of(cells, method, rounds, task, measure)
+                found.append(line | over_relative(finite, method, measure))
+    for prefix in ("gain", "shift"):
+        tested = [line for line in found if f"{prefix}_p" in line]
+        for line, p in zip(tested, holm([line[f"{prefix}_p"] for line in tested]), strict=True):
+            line[f"{prefix}_p_holm"] = p
     return found
+
+
+def is_finite(rows):
+    """Return whether no network diverged."""
+    return all(math.isfinite(row["value"]) for row in rows)
+
+
+def line_of(cells, method, rounds, task, measure):
+    """Return the line of a network: its mean and its gain over its rival."""
+    rows, sign = cells[method], 1 if measure.higher_is_better else -1
+    mine = difference(rows, 0.0, overlap=measure.overlap)
+    first = 1 if orders_of(method, rounds)[0] else WIDTH  # a filter sends the input, which has one feature
+    line = {"kind": method, "networks": len(rows), "graphs": len({row["graph"] for row in rows})}
+    line |= {"parameters": num_parameters(method, rounds, task), "rate": rows[0]["rate"]}
+    line |= {"values_on_a_link": first + (rounds - 1) * WIDTH}
+    line |= {"validation": fmean(row["validation"] for row in rows), "mean": mine.mean, "margin": mine.margin}
+    rival = strongest(cells, rounds, sign)
+    if rival not in (None, method):
+        line |= {"rival": rival, **compared("gain", rows, cells[rival], measure)}
+    return line
+
+
+def over_relative(sweeps_here, method, measure):
+    """Return a bank minus the network with its functions and no shift, in the largest sweep that has both."""
+    other = relative_of(method)
+    for cells in sweeps_here:
+        if method in cells and other in cells:
+            number = {"shift_networks": len(cells[method])}
+            return {"relative": other, **number, **compared("shift", cells[method], cells[other], measure)}
+    return {}
+
+
+def compared(prefix, rows, others, measure):
+    """Return a paired difference with its interval and p."""
+    found = difference(rows, others, overlap=measure.overlap)
+    low, high = found.interval()
+    return {prefix: found.mean, f"{prefix}_low": low, f"{prefix}_high": high, f"{prefix}_p": found.p_unlike()}

@@ -7,7 +7,7 @@ import pytest
 
 from draw import FIGURES, spread_out
 from evidence import NotRunError
-from lookup import Lookup, signed
+from lookup import KINDS, Lookup, signed
 from page import PAGES, TEMPLATES, literal_numbers, render_pages, wrapped
 from support.places import ROOT
 from timings import FOLDER as TIMES
@@ -130,7 +130,11 @@ def test_figures_show_the_tables_with_their_intervals(known):
 
 def test_numbers_of_choosing_are_those_of_the_tables(known):
     """A page that is written by hand: each of its numbers is a lookup, and there is no other."""
-    winner, text = known.winner(), (DOCS / "choosing.md").read_text()
+    winner, text = known.winner(), (DOCS / "choosing.md").read_text().replace("\n", " ")
+    random, unseen = (
+        [known.line("rounds", split=split, rounds=4, kind=kind) for kind in ("max-l", "bank-max")]
+        for split in ("random", "unseen")
+    )
     metropolis = known.cell("consensus", "least-squares filter of order 10 with Metropolis weights")
     quoted = [
         f"{known.name(winner)} gains {known.gain(winner)} points over {known.name(known.best_pointwise(winner))}",
@@ -139,6 +143,10 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
         f"{len(known.settings(-1))} lose, up to {known.largest_loss():.1f} points",
         f"an error of {known.mean(metropolis, 6)} after ten rounds",
         f"the best network {known.mean(known.best_in_consensus())}",
+        f"At {random[0]['rounds']} rounds",
+        f"gains {known.gain(random[0])} points over {KINDS[random[0]['rival']]} on a random split",
+        f"an adaptive bank {known.gain(random[1])}",
+        f"they gain {known.gain(unseen[0])} and {known.gain(unseen[1])}",
     ]
     for words in quoted:
         assert words in text

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from evidence import Cell, Evidence, Study, preference
+from graphact_lab.store import Store
 from rounds_cells import WIDTH, lines_of
 from tables import FOLDER, Tables, to_csv
 
@@ -110,7 +111,39 @@ def test_cells_of_rounds_are_compared_with_the_strongest_at_as_many_rounds(tmp_p
     assert (bank["rival"], bank["networks"], bank["graphs"]) == ("prelu", 10, 5)
     assert (bank["gain"], bank["gain_low"], bank["gain_high"]) == pytest.approx((gains.mean(), *interval))
     assert bank["values_on_a_link"] == 1 + WIDTH
+    assert bank["gain_p"] == pytest.approx(stats.ttest_1samp(gains, 0).pvalue)
     assert "rival" not in found["prelu"]
     assert "rival" not in found["pna"]
     assert "rival" not in found["sage-max"]
     assert lines_of(tmp_path / "none") == []
+
+
+def test_sweeps_with_more_networks_replace_cells_and_banks_meet_their_relatives_in_the_largest_that_has_both(tmp_path):
+    def rows(values):
+        return [
+            {"graph": n, "node": 0, "rate": 0.02, "validation": 50.0, "value": float(v)} for n, v in enumerate(values)
+        ]
+
+    few = {"gelu": 60 + NOISE, "bank-max": 70 + NOISE[::-1], "sage-max": 65 + NOISE**2}
+    for kind, values in few.items():
+        own = [row | {"test": row["value"]} for row in rows(values)]
+        (tmp_path / f"random_4_{kind}.json").write_text(json.dumps(own))
+    many = {"prelu": np.tile(55 + NOISE, 2), "bank-max": np.tile(80 + NOISE[::-1], 2), "tanh": [np.nan] * 20}
+    store = Store(tmp_path)
+    store.create("a command")
+    for kind, values in many.items():
+        cell = {"kind": "model", "method": kind, "rounds": 4, "sources": "random"}
+        store.finish(kind, [row | cell for row in rows(values)])
+    store.publish()
+    found = {line["kind"]: line for line in lines_of(tmp_path)}
+    assert found.keys() == {"gelu", "bank-max", "sage-max", "prelu"}
+    bank = found["bank-max"]
+    assert (bank["networks"], bank["rival"], bank["mean"]) == (20, "prelu", pytest.approx(80 + NOISE.mean()))
+    assert bank["gain_p"] < found["sage-max"]["gain_p"]
+    assert bank["gain_p_holm"] == pytest.approx(2 * bank["gain_p"], rel=1e-9)  # the smaller one of two
+    assert (bank["relative"], bank["shift_networks"]) == ("sage-max", 10)
+    shift = stats.ttest_1samp(few["bank-max"] - few["sage-max"], 0)
+    assert (bank["shift_low"], bank["shift_high"]) == pytest.approx(tuple(shift.confidence_interval()))
+    assert (bank["shift_p"], bank["shift_p_holm"]) == pytest.approx((shift.pvalue, shift.pvalue))
+    assert (found["sage-max"]["networks"], found["sage-max"]["rival"]) == (10, "gelu")
+    assert found["sage-max"]["gain"] == pytest.approx((few["sage-max"] - few["gelu"]).mean())
