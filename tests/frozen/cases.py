@@ -754,7 +754,7 @@ def _():
         )
         found |= prefixed(f"{name} cost", counted(names.agents.cost_of_inference(nodes[0].model, graph.num_edges)))
     with tempfile.TemporaryDirectory() as folder:
-        folders = names.agents.split(made["GCNN max-ga"], graph, folder, epoch=7)
+        folders = names.agents.split(made["GCNN max-ga"], graph, folder, transport="udp")
         found["folders"] = " ".join(path.name for path in folders)
         found["files"] = " ".join(sorted(path.name for path in folders[0].iterdir()))
     return found

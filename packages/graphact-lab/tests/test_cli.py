@@ -146,7 +146,7 @@ MISTAKES = [
     ([*RUN, "--presett", "quick"], "; did you mean '--preset'?"),
     ([*RUN, "--preset=papr"], "; did you mean 'paper'?"),
     ([*RUN, "--device", "gpu"], "; did you mean 'cuda'?"),
-    ([*RUN, "--preset", "huge"], "'huge', choose from quick, paper, best, full, medium"),  # not smoke, for tests
+    ([*RUN, "--preset", "huge"], "'huge', choose from quick, paper, best, smoke, full, medium"),
     ([*RUN, "--seed", "x"], "--seed"),
     ([*RUN, "--seed", "1.5"], "--seed"),
     ([*RUN, "--seed", "-1"], "--seed"),

@@ -144,7 +144,7 @@ class TestNestedJson:
         with pytest.raises(ValueError, match="not valid JSON"):
             read_json(tmp_path / "a.json")
         (tmp_path / "log.jsonl").write_bytes(DEEP + b"\n")
-        with pytest.raises(ValueError, match="line 1 is not a record"):
+        with pytest.raises(ValueError, match="line 1: not a record"):
             list(agents.read_log(tmp_path / "log.jsonl"))
         with pytest.raises(NoSignal, match="must hold a JSON array"):
             parse("a line", DEEP.decode(), to_model(nn.GraphFilter(1, 1, order=1)))

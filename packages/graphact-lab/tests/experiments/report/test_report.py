@@ -326,8 +326,8 @@ def test_settings_and_costs_in_words():
 
 
 def test_usual_options_are_those_of_the_tasks():
-    for experiment, blocks in (("source-localization", BLOCKS), ("consensus", CONSENSUS_BLOCKS)):
-        assert find_experiment(experiment).usual_options == vars(blocks)
+    assert find_experiment("source-localization").usual_options == {**vars(BLOCKS), "sources": "random"}
+    assert find_experiment("consensus").usual_options == vars(CONSENSUS_BLOCKS)
     taken = inspect.signature(denoising_tasks).parameters
     usual = {name: taken[name].default for name in find_experiment("denoising").task_options}
     assert find_experiment("denoising").usual_options == usual

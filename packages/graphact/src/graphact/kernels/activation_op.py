@@ -14,7 +14,8 @@ from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
 from graphact.graph.handles import find_object
 from graphact.kernels.activation_plan import ActivationPlan, Gamma, select_plan
-from graphact.kernels.ops import LIBRARY, takes_handles
+from graphact.kernels.dispatch import takes_handles
+from graphact.kernels.ops import LIBRARY
 from graphact.kernels.reference import slot_dtype
 
 OPTIONS = "SymInt graph, str op, bool closed, bool shifted, bool stacked, ScalarType slot"

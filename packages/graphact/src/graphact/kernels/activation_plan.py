@@ -14,8 +14,7 @@ from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph
 from graphact.kernels import reference
 from graphact.kernels.autograd import MAX_FUSED_TERMS, aliases, tensors_of
-from graphact.kernels.dispatch import implementation, requested
-from graphact.kernels.ops import is_differentiated, is_forward_mode, is_traced
+from graphact.kernels.dispatch import implementation, is_differentiated, is_forward_mode, is_traced, requested
 
 Gamma = Any  # a number, a scalar tensor that is trained, or None: the operation has no width
 Composed = Callable[[Tensor, Tensor, Tensor, Gamma], Tensor]

@@ -14,16 +14,16 @@ from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import may_have_derivative
 from graphact.kernels import reference
-from graphact.kernels.dispatch import implementation
-from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
-from graphact.kernels.ops import (
-    KernelOp,
+from graphact.kernels.dispatch import (
+    implementation,
     is_differentiated,
     is_forward_mode,
     is_traced,
     materialized,
     takes_handles,
 )
+from graphact.kernels.graph_tensors import CSRLists, EdgeLists, GraphTensors, Lists
+from graphact.kernels.ops import KernelOp
 from graphact.kernels.reference import (
     FUNCTIONS,
     RESULTS,

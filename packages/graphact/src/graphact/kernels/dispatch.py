@@ -1,4 +1,4 @@
-"""Dispatch: the backend that runs a pass over the neighbours."""
+"""Dispatch: the backend that runs a pass over the neighbours, and in which form torch takes it."""
 
 import importlib
 import warnings
@@ -8,10 +8,14 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from graphact._checks import check_choice
 from graphact._extras import install_command, is_installed
+from graphact.graph import Graph, Neighborhoods
+from graphact.graph.eager import PLAIN_TENSORS
 
 # name of the backend: its module, the package it needs, the device it runs on (None: any)
 MODULES = {
@@ -97,3 +101,40 @@ def _warn_of_fallback(package: str, device: str) -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def is_traced(x: Tensor) -> bool:
+    """Return true if torch traces, transforms or fakes ``x``: the negation of ``is_plain``, for one tensor."""
+    return (
+        torch.compiler.is_compiling()
+        or type(x) not in PLAIN_TENSORS
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or x.is_meta
+    )
+
+
+def takes_handles(owner: Graph | Neighborhoods) -> bool:
+    """Return true in code that is compiled, not exported or transformed, where a graph is known by its handle."""
+    return (
+        torch.compiler.is_dynamo_compiling()
+        and not torch.compiler._is_exporting_flag  # torch 2.11 traces is_exporting() as true in any compiled code
+        and not torch._C._are_functorch_transforms_active()
+        and owner.handle != 0
+    )
+
+
+def is_differentiated(*inputs: Any) -> bool:
+    """Return true if autograd must track an operation on these inputs; in forward mode it always must."""
+    wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    return wanted or is_forward_mode()
+
+
+def is_forward_mode() -> bool:
+    """Return true in forward-mode differentiation."""
+    return forward_ad._current_level >= 0
+
+
+def materialized(x: Any) -> Any:
+    """Return a tensor with memory; forward mode may pass zeros that have none."""
+    return x.clone() if isinstance(x, Tensor) and x._is_zerotensor() else x

@@ -14,9 +14,6 @@ from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, Task, TrainingSettings
 from graphact_lab.data.diffused_sources import BLOCKS, source_localization_tasks, with_unseen_sources
-from graphact_lab.experiments.consensus.task import consensus_tasks
-from graphact_lab.experiments.denoising.experiment import PAPER_SNR
-from graphact_lab.experiments.denoising.task import denoising_tasks
 from graphact_lab.experiments.rounds.experiment import (
     ACTIVATIONS,
     BANKS,
@@ -46,8 +43,13 @@ def make_model(job: RoundsJob, width: int, out_features: int = BLOCKS.communitie
 def make_tasks(settings: Rounds, sources: str, seed: int) -> list[Task]:
     """Return the tasks of all graphs, splits and nodes."""
     if settings.task == "consensus":
+        from graphact_lab.experiments.consensus.task import consensus_tasks
+
         return consensus_tasks(settings.graphs, settings.splits, seed)
     if settings.task == "denoising":
+        from graphact_lab.experiments.denoising.experiment import PAPER_SNR
+        from graphact_lab.experiments.denoising.task import denoising_tasks
+
         return denoising_tasks(settings.splits, seed, snrs_db=(PAPER_SNR,), noise_from="training hours")
     tasks = source_localization_tasks(settings.graphs, settings.splits, settings.nodes, seed)
     return tasks if sources == "random" else [with_unseen_sources(task) for task in tasks]
