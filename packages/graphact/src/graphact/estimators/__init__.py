@@ -18,6 +18,7 @@ from graphact.estimators.node_estimators import NodeClassifier, NodeRegressor  #
 from graphact.estimators.on_nodes import OnNodes  # noqa: E402
 from graphact.estimators.signal_baselines import compare_baselines  # noqa: E402
 from graphact.estimators.signal_estimators import SignalClassifier, SignalRegressor  # noqa: E402
+from graphact.estimators.signal_estimators import SignalEstimator as SignalEstimator  # noqa: E402
 
 __all__ = [
     "GraphClassifier",
