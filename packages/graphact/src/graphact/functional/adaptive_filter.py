@@ -69,21 +69,22 @@ def adaptive_filter(
             f"function_taps must have the shape (M, K, F_in, F_out) = {expected} for {len(functions)} ops and these "
             f"taps, got {tuple(function_taps.shape)}"
         )
-    columns = [x]
+    shifts, values = [x], []
     for _ in range(taps.size(0) - 1):
-        *values, x = graph.one_hop(x, functions_pass, functions, closed, True)
-        columns += [*values, x]
-    return torch.cat(columns, dim=-1) @ order_taps(taps, function_taps)
+        *found, x = graph.one_hop(x, functions_pass, functions, closed, True)
+        shifts.append(x)
+        values.append(found)
+    return torch.cat(columns_of(shifts, values), dim=-1) @ stack_taps(taps, function_taps)
 
 
-def order_taps(taps: Tensor, function_taps: Tensor) -> Tensor:
-    """Return H and G as one matrix, in the order of the columns that the exchanges give.
+def columns_of(shifts: list[Tensor], values: list[list[Tensor]]) -> list[Tensor]:
+    """Return the columns of the matrix of a bank: shifts 0..K, then each function of the shifts 0..K - 1."""
+    return [*shifts, *(value for shifted in zip(*values, strict=True) for value in shifted)]
 
-    These are x, then for k = 1..K the functions of :math:`S^{k-1} x` and :math:`S^k x`. A leading dimension of
-    replicas, in both, stays.
-    """
-    by_exchange = torch.cat([function_taps.movedim(-4, -3), taps[..., 1:, :, :].unsqueeze(-3)], dim=-3)
-    return torch.cat([taps[..., 0, :, :], by_exchange.flatten(-4, -2)], dim=-2)
+
+def stack_taps(taps: Tensor, function_taps: Tensor) -> Tensor:
+    """Return H and G as one matrix; a leading dimension of replicas, in both, stays."""
+    return torch.cat([taps.flatten(-3, -2), function_taps.flatten(-4, -2)], dim=-2)
 
 
 def check_functions(ops: Sequence[BankFunction]) -> BankFunctions:

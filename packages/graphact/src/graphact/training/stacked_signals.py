@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from graphact.functional.adaptive_filter import order_taps
+from graphact.functional.adaptive_filter import columns_of, stack_taps
 from graphact.functional.neighborhood import functions_pass
 from graphact.kernels.dispatch import implementation
 from graphact.spec import AdaptiveFilter, Filter
@@ -32,20 +32,20 @@ def all_shifts(x: Tensor, graphs: StackedGraphs, count: int) -> Tensor:
 
 
 def adaptive_columns(x: Tensor, graphs: StackedGraphs, bank: AdaptiveFilter, order: int) -> Tensor:
-    """Return what ``order`` exchanges give side by side: x, then functions of neighbourhoods and a shift for each."""
-    columns = [x]
+    """Return what ``order`` exchanges give side by side: shifts, then functions of neighbourhoods."""
+    shifts, found = [x], []
     for _ in range(order):
-        rows = x.flatten(0, 1).flatten(1)
+        rows = shifts[-1].flatten(0, 1).flatten(1)
         *values, _ = functions_pass(rows, graphs.union, bank.functions, bank.closed, False)
-        x = graphs.shift(x)
-        columns += [*(value.view(x.shape) for value in values), x]
-    return torch.cat(columns, dim=-1)
+        found.append([value.view(x.shape) for value in values])
+        shifts.append(graphs.shift(shifts[-1]))
+    return torch.cat(columns_of(shifts, found), dim=-1)
 
 
 def matrix_of(bank: Bank) -> Tensor:
     """The coefficients of all columns, ``(R, C, F_out)``."""
     if isinstance(bank, AdaptiveFilter):
-        return order_taps(bank.taps, bank.function_taps)
+        return stack_taps(bank.taps, bank.function_taps)
     weights: Tensor = bank.taps.flatten(1, 2)
     return weights
 
