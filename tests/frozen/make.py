@@ -25,6 +25,9 @@ def main() -> int:
     torch.set_num_threads(options.threads)
     if values.FILE.exists() and options.write:
         sys.stderr.write("replacing frozen values: say in the commit why a value may change\n")
+    computed_on = values.stored()[0]["machine"] if options.only else values.machine()
+    if options.write and computed_on != values.machine() and not cases.SAME_MACHINE.isdisjoint(options.only):
+        parser.error(f"--only with float32 values of {computed_on}, not of {values.machine()}: write all cases")
     if options.write and (options.files or not cases.FILES.exists()):
         cases.write_files()
     kept = values.read() if values.FILE.exists() else {}
@@ -45,7 +48,7 @@ def main() -> int:
     slowest = sorted(seconds, key=seconds.__getitem__)[-12:]
     sys.stdout.write(f"{sum(seconds.values()):.1f} s; {', '.join(f'{n} {seconds[n]:.1f} s' for n in slowest)}\n")
     if options.write:
-        values.write({name: found[name] for name in cases.CASES})
+        values.write({name: found[name] for name in cases.CASES}, computed_on)
         sys.stdout.write(f"{values.FILE}: {values.FILE.stat().st_size:,} bytes\n")
         return 0
     sys.stdout.write(f"{changed} cases differ in at least a bit; nothing was written\n")

@@ -13,16 +13,20 @@ from frozen import library as names
 
 FILE = Path(__file__).parent / "values.npz"
 TOLERANCE = 1e-12  # relative and absolute
+FLOAT32_TOLERANCE = 1e-5  # of float32 values where another processor or version rounds
 
 
 def machine():
-    """Return what decides the last bits of float32: versions of torch and NumPy, instructions of the processor."""
+    """Return what decides the last bits of float32: versions of torch and NumPy, processor and its instructions."""
+    listed = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    models = [line.partition(":")[2].strip() for line in listed if line.startswith("model name")]
+    processor = models[0] if models else platform.processor()
     cpu = torch.backends.cpu.get_cpu_capability()
-    return f"torch {torch.__version__}, NumPy {np.__version__}, {platform.machine()} {cpu}"
+    return f"torch {torch.__version__}, NumPy {np.__version__}, {processor} ({platform.machine()} {cpu})"
 
 
-def write(found):
-    """Write the values of all cases."""
+def write(found, computed_on):
+    """Write the values of all cases, those in float32 as computed on a machine, see :func:`machine`."""
     numbers, index, begin = [], {}, 0
     for name, values in found.items():
         index[name] = {}
@@ -33,7 +37,7 @@ def write(found):
             numbers.append(value.reshape(-1))
             index[name][key] = [begin, *value.shape]
             begin += value.size
-    about = json.dumps({"machine": machine(), "cases": index}, separators=(",", ":")).encode()
+    about = json.dumps({"machine": computed_on, "cases": index}, separators=(",", ":")).encode()
     np.savez_compressed(FILE, numbers=np.concatenate(numbers), about=np.frombuffer(about, np.uint8))
 
 
