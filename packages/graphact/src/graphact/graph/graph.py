@@ -304,6 +304,7 @@ class Graph:
 
         A list of edges (``.txt``, ``.csv``, ``.edges``) has a line ``source target [weight]`` for each directed edge,
         separated by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
+        Weights of a list take torch's default dtype, those of an ``.npz`` file keep their own.
 
         Raises:
             FileNotFoundError: there is no such file.
