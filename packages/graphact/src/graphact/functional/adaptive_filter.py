@@ -92,7 +92,8 @@ def check_functions(ops: Sequence[BankFunction]) -> BankFunctions:
         raise ValueError(f"ops must list at least one operation, such as ['max'], got {ops!r}")
     functions: list[tuple[Operation, Mapping[str, float]]] = []
     for entry in ops:
-        op, given = entry if isinstance(entry, tuple | list) and len(entry) == 2 else (entry, {})
+        is_pair = isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[1], Mapping)
+        op, given = entry if is_pair else (entry, {})
         operation, parameters = check_operation(op, 0.1)
         for name in given:
             if name not in parameters:

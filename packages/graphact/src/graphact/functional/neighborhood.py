@@ -163,10 +163,16 @@ def neighborhood(
 def check_operation(
     op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
 ) -> tuple[Operation, Parameters]:
-    """Return the operation and its parameters."""
+    """Return the operation and its parameters; raise unless they are those that it has, numbers above 0 or tensors."""
     op = op if isinstance(op, Operation) else as_operation(op)
     if parameters is None:
-        parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
+        return op, {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
+    if parameters.keys() != op.parameters.keys():
+        names = [", ".join(names) or "none" for names in (op.parameters, parameters)]
+        raise TypeError(f"parameters must hold those of the operation {op.name!r}, {names[0]}, got {names[1]}")
+    for name, value in parameters.items():
+        if not isinstance(value, Tensor):
+            check_positive(name, value)
     return op, parameters
 
 

@@ -283,6 +283,8 @@ class Graph:
             >>> graphact.Graph.union([pair, pair, pair]).batch
             tensor([0, 0, 1, 1, 2, 2])
         """
+        if isinstance(graphs, Graph):
+            raise TypeError("graphs must list graphact.Graph objects, got one Graph")
         graphs = list(graphs)
         if not graphs:
             raise ValueError("graphs must hold at least one graph, got none")
