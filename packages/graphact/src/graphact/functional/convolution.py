@@ -1,6 +1,5 @@
 """Edge-varying filters: every edge has coefficients of its own."""
 
-import torch
 from torch import Tensor
 
 from graphact._checks import check_companion
