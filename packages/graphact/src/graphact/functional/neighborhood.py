@@ -10,7 +10,7 @@ from torch import Tensor
 from graphact._checks import check_companion, check_positive
 from graphact.functional.segments import evaluate_segments, has_segments
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.graph import check_signal
+from graphact.graph.graph import HopPattern, check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
 from graphact.kernels.reference import FUNCTIONS, gather_nodes
@@ -217,6 +217,8 @@ def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Paramet
         by_edges = evaluate_segments if has_segments(op, x) else evaluate_function
         return by_edges(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":
+        if isinstance(lists, HopPattern) and lists.hops == 1:  # a node does not differ from itself, even if infinite
+            lists = lists.graph
         return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
     return autograd.select(x, None, lists.incoming, op.name, closed)[0]
 
