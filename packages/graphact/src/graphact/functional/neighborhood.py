@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -171,9 +171,14 @@ def check_operation(
         names = [", ".join(names) or "none" for names in (op.parameters, parameters)]
         raise TypeError(f"parameters must hold those of the operation {op.name!r}, {names[0]}, got {names[1]}")
     for name, value in parameters.items():
-        if not isinstance(value, Tensor):
+        if not (isinstance(value, Tensor) or is_positive(value)):
             check_positive(name, value)
     return op, parameters
+
+
+def is_positive(value: Any) -> bool:
+    """Return true for a finite float above 0: a test that takes less time than a call on a small graph allows."""
+    return isinstance(value, float) and 0 < value < math.inf
 
 
 # Passes over the neighbours of a local graph, as GraphLike.one_hop applies them; x and op are checked
@@ -243,7 +248,7 @@ def check_gamma(gamma: float | Tensor, x: Tensor) -> float | Tensor:
             raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")
         check_companion("gamma", gamma, x)
         return gamma.reshape(())
-    return gamma if isinstance(gamma, float) and 0 < gamma < math.inf else check_positive("gamma", gamma)
+    return gamma if is_positive(gamma) else check_positive("gamma", gamma)
 
 
 def evaluate_function(
