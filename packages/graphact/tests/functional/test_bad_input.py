@@ -80,3 +80,19 @@ def test_unknown_operation(activation):
 def test_bad_gamma(gamma, error, message):
     with pytest.raises(error, match=message):
         functional.neighborhood_kernel(X, GRAPH, gamma)
+
+
+@pytest.mark.parametrize(
+    ("op", "parameters", "error", "message"),
+    [
+        ("kernel", {"gama": 1.0}, TypeError, "parameters must hold those of the operation 'kernel', gamma, got gama"),
+        ("kernel", {}, TypeError, "of the operation 'kernel', gamma, got none"),
+        ("max", {"gamma": 1.0}, TypeError, "of the operation 'max', none, got gamma"),
+        ("log-mean-exp", {"temperature": 0.0}, ValueError, "temperature must be a finite number above 0, got 0.0"),
+        (["max"], None, ValueError, r"op must be one of 'max', .* or a function, got \['max'\]"),
+    ],
+)
+@pytest.mark.parametrize("activation", [functional.graph_adaptive, functional.localized])
+def test_bad_parameters(activation, op, parameters, error, message):
+    with pytest.raises(error, match=message):
+        activation(X, GRAPH, 1.0, W, op, parameters=parameters)

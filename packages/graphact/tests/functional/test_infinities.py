@@ -1,5 +1,7 @@
 """An infinity stays where it is: a self-loop elsewhere does not turn it into NaN."""
 
+import math
+
 import pytest
 import torch
 
@@ -46,6 +48,15 @@ def test_an_activation(dtype, hops, columns, backend, trained):
     expected = {1: [INF, 2.0, INF, 0.0], 2: [INF, INF, INF, 0.0]}[hops]
     # beta = 0 times an infinity is NaN, as it is without a graph
     assert found[1:3, -1].tolist() == expected[1:3]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_infinite_node_does_not_differ_from_itself(closed, backend):
+    with graphact.backend(backend):
+        x, place, ones = signal(torch.float64), graph(torch.float64), torch.ones(1, dtype=torch.float64)
+        found = functional.localized(x, place, 1.0, ones, "kernel", gamma=1.0, closed=closed)
+    assert found.squeeze().tolist() == [INF, 1.0, pytest.approx(2 + math.exp(-0.5)), 1.0]
 
 
 def test_the_node_that_has_the_self_loop_keeps_its_infinity():

@@ -60,18 +60,6 @@ def test_kernel_ignores_closed_and_propagates_nan():
     assert out.isnan().squeeze().tolist() == [True, True, True, False, False]
 
 
-def test_kernel_gamma_is_differentiable():
-    graph, x = random_graph(), torch.randn(2, 12, 3, dtype=torch.float64)
-    gamma = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda gamma: functional.neighborhood_kernel(x, graph, gamma), gamma)
-
-
-def test_nobody_but_the_winner_gets_gradient():
-    x = torch.tensor([[5.0], [1.0], [4.0], [4.0], [3.0]], requires_grad=True)
-    functional.neighborhood_max(x, HEARS)[0].sum().backward()
-    assert x.grad.squeeze().tolist() == [0, 0, 1, 0, 0]
-
-
 @pytest.mark.parametrize("op", ["max", "min", "median"])
 @pytest.mark.parametrize("closed", [False, True])
 def test_users_function_equals_the_named_one(op, closed):

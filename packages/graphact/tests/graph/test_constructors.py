@@ -206,6 +206,7 @@ def test_bad_edges(arguments, error, message):
         (lambda: Graph.from_dense("abc"), TypeError, "matrix must be a tensor or an array of numbers, got 'abc'"),
         (lambda: Graph.from_dense(torch.eye(2).to_sparse()), TypeError, "must be a dense tensor, got one of layout"),
         (lambda: Graph.from_networkx(networkx.Graph([(0, 1, {"weight": "a"})])), TypeError, r"got 'a' on the edge"),
+        (lambda: Graph.union(Graph.from_dense(MATRIX)), TypeError, "graphs must list graphact.Graph objects, got one"),
         (lambda: Graph.union([]), ValueError, "graphs must hold at least one graph"),
         (
             lambda: Graph.union([Graph.from_dense(MATRIX), Graph.from_dense(MATRIX.double())]),

@@ -54,6 +54,8 @@ def test_edges_point_from_the_first_column_to_the_second(tmp_path):
         ("g.txt", b"0.5 1\n", "numbers from 0 on"),
         ("g.txt", b"-1 1\n", "numbers from 0 on"),
         ("g.txt", b"0 1 nan\n", "finite"),
+        ("g.txt", b"0 1 1e200\n", "g.txt is not a graph file: weights in torch.float32 must be finite, got inf"),
+        ("g.txt", b"# nodes two\n0 1\n", "a line '# nodes N' should hold one number, got 'two'"),
         ("g.txt", b"# nodes 2\n0 2\n", "from 0 to 1"),
         ("g.npz", b"PK not really", "g.npz is not a graph file: it is not an archive"),
         ("g.npz", archive(format=np.array([b"csr", {}], dtype=object), shape=[1, 1]), "not a graph file: .*pickle"),

@@ -103,30 +103,6 @@ def test_a_network_and_a_function_of_ones_own():
         check(run, (torch.randn(2, 9, 1, dtype=torch.float64), *values))
 
 
-@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
-def test_one_hop_functions(op):
-    torch.manual_seed(0)
-    graph = directed()
-    check(
-        lambda x: functional.neighborhood.neighborhood(x, graph, op, gamma=2.0),
-        (torch.randn(9, 2, dtype=torch.float64),),
-    )
-
-
-@pytest.mark.parametrize("op", ["max", "kernel"])
-@pytest.mark.parametrize("function", [functional.graph_adaptive, functional.localized])
-def test_edge_weights(function, op):
-    torch.manual_seed(0)
-    edge_index, weight = directed().to_edge_index()
-    x, h = torch.randn(9, 2, dtype=torch.float64), torch.tensor([0.5, -0.7], dtype=torch.float64)
-
-    def run(weight, x):
-        graph = Graph.from_edge_index(edge_index, weight, 9)
-        return function(x, graph, 1.0, h, op, gamma=2.0) + functional.shift(x, graph)
-
-    check(run, (weight, x))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_jacobians_and_batches_of_tangents(name):
     torch.manual_seed(0)

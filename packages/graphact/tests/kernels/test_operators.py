@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -44,50 +43,6 @@ def test_opcheck(graph, requires_grad):
     torch.library.opcheck(torch.ops.graphact.scatter_selected.default, (x, selected))
     torch.library.opcheck(torch.ops.graphact.sum_sq_diff_backward.default, (x, fixed, both))
     torch.library.opcheck(torch.ops.graphact.shift_weight_grad.default, (x, fixed, incoming))
-    around = [weight.detach(), weight_t, graph.incoming_slot, *both]
-    functions, functions_backward = (
-        getattr(torch.ops.graphact, f"neighborhood_functions{suffix}") for suffix in ("", "_backward")
-    )
-    for op, closed, shifting in (("max", False, True), ("median", True, False), ("kernel", False, True)):
-        inputs = (around, op, closed, shifting, 12)
-        torch.library.opcheck(functions.default, (x, *inputs))
-        grads = [x if wanted else None for wanted in (shifting, op == "max", False, op == "median", False, False)]
-        slots = [slot if slot.dim() > 1 else None for slot in functions(fixed, *inputs)[-3:]]
-        torch.library.opcheck(functions_backward.default, (*grads, *slots, None, None, None, around, closed))
-
-
-def test_compiled_form_and_eager_form_have_the_same_gradients():
-    _, both = lists(DIRECTED)
-    weight = DIRECTED.weight.double().requires_grad_()
-    weight_t = DIRECTED.outgoing_weight.double()
-    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, w: torch.ops.graphact.shift(x, w, weight_t, both), (x, weight))
-    assert torch.autograd.gradcheck(lambda x: torch.ops.graphact.sum_sq_diff(x, both), x)
-    assert torch.autograd.gradgradcheck(lambda x: torch.ops.graphact.sum_sq_diff(x, both), x)
-
-
-@pytest.mark.parametrize("op", ["max", "min", "median", "kernel"])
-@pytest.mark.parametrize("closed", [False, True])
-def test_fused_pass_has_the_gradients_of_its_parts(op, closed):
-    """In the form for compilers, in the eager form, and twice."""
-    graph = DIRECTED.to(torch.float64)
-    around = tensors_of(graph).flat()
-    x = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
-
-    def as_operator(x):
-        results = torch.ops.graphact.neighborhood_functions(x, around, op, closed, True, 3)
-        return results[0], results[reference.RESULTS.index(op)]
-
-    def in_eager_code(x):
-        return autograd.neighborhood_functions(x, graph, [op], True, closed)
-
-    for run in (as_operator, in_eager_code):
-        assert torch.autograd.gradcheck(run, x)
-        assert torch.autograd.gradgradcheck(run, x)
-    together = in_eager_code(x)
-    if op != "kernel":
-        torch.testing.assert_close(together[1], autograd.select(x, None, graph.incoming, op, closed)[0])
-    torch.testing.assert_close(together[0], autograd.shift(x, graph))
 
 
 def test_vmap_over_weights_is_one_shift_after_the_other():
@@ -152,17 +107,6 @@ def test_half_precision_has_the_same_types_without_numbers():
             )
         for expected, found in zip(tree_leaves(operator(*inputs)), tree_leaves(fake), strict=True):
             assert (found.shape, found.dtype) == (expected.shape, expected.dtype), operator
-
-
-@pytest.mark.parametrize("op", ["max", "kernel"])
-def test_tangents_are_carried_through_single_passes(op):
-    x, tangent, terms = torch.randn(6, 3), torch.randn(6, 3), [torch.randn(1, 6, 3)]
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(x, tangent)
-        shifted = autograd.neighborhood_functions(dual, DIRECTED, [op], True)[0]
-        torch.testing.assert_close(forward_ad.unpack_dual(shifted).tangent, autograd.shift(tangent, DIRECTED))
-        mixed = autograd.mix(dual.unsqueeze(0), terms, torch.ones(1), torch.ones(1, 1))
-        assert torch.equal(forward_ad.unpack_dual(mixed).tangent, ((x > 0) * tangent).unsqueeze(0))
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])

@@ -182,6 +182,7 @@ def test_edge_index_and_nodes_without_neighbors():
         (lambda: nn.AdaptiveFilterBank(2, 3, 0), ValueError, "order must be at least 1, got 0"),
         (lambda: nn.AdaptiveFilterBank(2, 3, ops=[]), ValueError, r"ops must list at least one operation, .* got \[\]"),
         (lambda: nn.AdaptiveFilterBank(2, 3, ops="max"), ValueError, "ops must list at least one operation"),
+        (lambda: nn.AdaptiveFilterBank(2, 3, ops=[["max", "min"]]), ValueError, r"got \['max', 'min'\]"),
         (lambda: nn.AdaptiveFilterBank(2, 3, ops=["maximum"]), ValueError, "op must be one of 'max'.* got 'maximum'"),
         (
             lambda: nn.AdaptiveFilterBank(2, 3, ops=[("kernel", {"gama": 1.0})]),

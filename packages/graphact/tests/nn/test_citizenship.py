@@ -54,18 +54,6 @@ def test_compile_with_the_default_backend(graph, x):
     torch.testing.assert_close(gradients(model, lambda x: compiled(x, graph), x), expected)
 
 
-@pytest.mark.slow
-def test_compile_with_many_graphs(x):
-    """Mini-batches are ever new graphs; they must not exhaust the recompilation limit."""
-    torch.compiler.reset()
-    model = make("median-ga")
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    for seed in range(12):
-        graph = random_graph(num_nodes=10 + seed, seed=seed, dtype=torch.float32)
-        signal = torch.randn(2, 10 + seed, 1)
-        torch.testing.assert_close(compiled(signal, graph), model(signal, graph))
-
-
 def test_compile_a_users_function(graph, x):
     torch.compiler.reset()
     model = nn.GraphAdaptive(lambda own, neighbors: (own - neighbors).abs().amax(-2), hops=2)

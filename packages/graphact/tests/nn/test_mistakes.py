@@ -36,6 +36,8 @@ POSITIONAL = "positional arguments? but"
         (lambda: nn.GraphAdaptiveMax(gamma=1.0), TypeError, "gamma is not a parameter of .*'max', which has none"),
         # of each activation
         (lambda: functional.pointwise(X, "sinc"), ValueError, "function must be one of relu, .* got 'sinc'"),
+        (lambda: functional.pointwise(X, "maxout", X), TypeError, "'maxout' takes slope and offset, got slope"),
+        (lambda: functional.pointwise(X, "relu", X), TypeError, "function 'relu' takes no array, got slope"),
         (lambda: nn.Maxout(pieces=1), ValueError, "pieces must be at least 2, got 1"),
         (lambda: nn.PReLU(features=0), ValueError, "features must be at least 1, got 0"),
         (lambda: nn.PReLU(features=2)(torch.ones(4, 3)), ValueError, r"F = 2, the features of this .*, got \(4, 3\)"),
@@ -43,6 +45,8 @@ POSITIONAL = "positional arguments? but"
         (lambda: nn.MaxK(0), ValueError, "k must be at least 1, got 0"),
         (lambda: nn.GraphAdaptiveMixture(ops=[]), ValueError, r"ops must list at least one name .* got \[\]"),
         (lambda: nn.GraphAdaptiveMixture(ops="max"), ValueError, "ops must list at least one name .* got 'max'"),
+        (lambda: nn.GraphAdaptiveMixture(ops={"max", "min"}), ValueError, "ops must list at least one name"),
+        (lambda: nn.GraphAdaptiveMax()(X, EDGES, [1.0, 1.0]), TypeError, "edge_weight must be .*, got list"),
         (lambda: nn.GraphAdaptiveMixture(ops=["sum"]), ValueError, "op must be one of .* got 'sum'"),
         (lambda: nn.GReLU(2, pieces=1), ValueError, "pieces must be at least 2, got 1"),
         (lambda: nn.DiGRAF(), TypeError, "features must be the number of features .* 'digraf', got None"),

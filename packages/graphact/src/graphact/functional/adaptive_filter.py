@@ -1,6 +1,7 @@
 """Graph-adaptive filter banks: an exchange between neighbours gives the shift and functions of the neighbourhood."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,7 +94,10 @@ def check_functions(ops: Sequence[BankFunction]) -> BankFunctions:
         raise ValueError(f"ops must list at least one operation, such as ['max'], got {ops!r}")
     functions: list[tuple[Operation, Mapping[str, float]]] = []
     for entry in ops:
-        op, given = entry if isinstance(entry, tuple | list) and len(entry) == 2 else (entry, {})
+        op: Any = entry
+        given: Mapping[str, float] = {}
+        if isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[1], Mapping):
+            op, given = entry
         operation, parameters = check_operation(op, 0.1)
         for name in given:
             if name not in parameters:

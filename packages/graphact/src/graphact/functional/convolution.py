@@ -1,6 +1,5 @@
-"""Edge-varying filters, and attention over segments of edges."""
+"""Edge-varying filters: every edge has coefficients of its own."""
 
-import torch
 from torch import Tensor
 
 from graphact._checks import check_companion
@@ -8,18 +7,6 @@ from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.kernels.reference import accumulation_dtype
-
-
-def attend(mapped: Tensor, graph: Graph, to: Tensor, of: Tensor, slope: float = 0.2) -> Tensor:
-    """Graph attention over values ``(..., N, H, F)`` that the heads have mapped; sums are taken in float32."""
-    segments = Segments.of(graph.incoming, closed=True)
-    heads = mapped.to(accumulation_dtype(mapped.dtype))
-    score = segments.at_rows((heads * to).sum(-1)) + segments.at_cols((heads * of).sum(-1))
-    score = torch.nn.functional.leaky_relu(score, slope)
-    powers = (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
-    values = segments.at_cols(heads.flatten(-2)).unflatten(-1, heads.shape[-2:])
-    total = segments.sum((powers.unsqueeze(-1) * values).flatten(-2)).unflatten(-1, heads.shape[-2:])
-    return (total / segments.sum(powers).unsqueeze(-1)).to(mapped.dtype)
 
 
 def edge_varying(x: Tensor, graph: Graph, own: Tensor, edge: Tensor) -> Tensor:

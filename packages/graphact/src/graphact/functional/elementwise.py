@@ -24,6 +24,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "maxout": lambda x, slope, offset: reduce(torch.maximum, (a * x + b for a, b in zip(slope, offset, strict=True))),
 }
 
+TRAINED = {"prelu": ("slope",), "maxout": ("slope", "offset")}  # the arrays that a function takes beside the signal
+
 
 def pointwise(x: Tensor, function: str, slope: Tensor | None = None, offset: Tensor | None = None) -> Tensor:
     r"""A function of each value on its own.
@@ -59,6 +61,10 @@ def pointwise(x: Tensor, function: str, slope: Tensor | None = None, offset: Ten
     """
     if function not in FUNCTIONS:
         raise ValueError(f"function must be one of {', '.join(FUNCTIONS)}, got {function!r}")
-    arrays = [array for array in (slope, offset) if array is not None]
-    result: Tensor = FUNCTIONS[function](x, *arrays)
+    expected = TRAINED.get(function, ())
+    given = {name: array for name, array in (("slope", slope), ("offset", offset)) if array is not None}
+    if tuple(given) != expected:
+        names = [" and ".join(names) or "no array" for names in (expected, given)]
+        raise TypeError(f"function {function!r} takes {names[0]}, got {names[1]}")
+    result: Tensor = FUNCTIONS[function](x, *given.values())
     return result.to(x.dtype) if x.dtype in HALF_PRECISION else result  # which may meet slopes in float32

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from graphact._checks import check_companion, check_positive
 from graphact.functional.segments import evaluate_segments, has_segments
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.graph import check_signal
+from graphact.graph.graph import HopPattern, check_signal
 from graphact.graph.protocol import GraphLike, NeighborLists
 from graphact.kernels import autograd
 from graphact.kernels.reference import FUNCTIONS, gather_nodes
@@ -163,11 +163,22 @@ def neighborhood(
 def check_operation(
     op: AnyOperation, gamma: float | Tensor, parameters: Parameters | None = None
 ) -> tuple[Operation, Parameters]:
-    """Return the operation and its parameters."""
+    """Return the operation and its parameters; raise unless they are those that it has, numbers above 0 or tensors."""
     op = op if isinstance(op, Operation) else as_operation(op)
     if parameters is None:
-        parameters = {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
+        return op, {**op.parameters, "gamma": gamma} if "gamma" in op.parameters else op.parameters
+    if parameters.keys() != op.parameters.keys():
+        names = [", ".join(names) or "none" for names in (op.parameters, parameters)]
+        raise TypeError(f"parameters must hold those of the operation {op.name!r}, {names[0]}, got {names[1]}")
+    for name, value in parameters.items():
+        if not (isinstance(value, Tensor) or is_positive(value)):
+            check_positive(name, value)
     return op, parameters
+
+
+def is_positive(value: Any) -> bool:
+    """Return true for a finite float above 0: a test that takes less time than a call on a small graph allows."""
+    return isinstance(value, float) and 0 < value < math.inf
 
 
 # Passes over the neighbours of a local graph, as GraphLike.one_hop applies them; x and op are checked
@@ -211,6 +222,8 @@ def evaluate(x: Tensor, lists: NeighborLists, op: Operation, parameters: Paramet
         by_edges = evaluate_segments if has_segments(op, x) else evaluate_function
         return by_edges(x, lists.incoming, op, parameters, closed)
     if op.name == "kernel":
+        if isinstance(lists, HopPattern) and lists.hops == 1:  # a node does not differ from itself, even if infinite
+            lists = lists.graph
         return evaluate_kernel(x, lists.incoming, lists.outgoing, parameters["gamma"])
     return autograd.select(x, None, lists.incoming, op.name, closed)[0]
 
@@ -235,7 +248,7 @@ def check_gamma(gamma: float | Tensor, x: Tensor) -> float | Tensor:
             raise ValueError(f"gamma must have one element, got the shape {tuple(gamma.shape)}")
         check_companion("gamma", gamma, x)
         return gamma.reshape(())
-    return gamma if isinstance(gamma, float) and 0 < gamma < math.inf else check_positive("gamma", gamma)
+    return gamma if is_positive(gamma) else check_positive("gamma", gamma)
 
 
 def evaluate_function(

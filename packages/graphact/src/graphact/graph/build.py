@@ -94,22 +94,15 @@ def is_on_host(index: Tensor) -> bool:
     return index.device.type == "cpu" and is_plain(index)
 
 
-def transposed_weights(
-    weight: Tensor, edge_t: Tensor, pattern_is_symmetric: bool, weights_are_symmetric: bool | None = None
-) -> tuple[Tensor, bool]:
+def transposed_weights(weight: Tensor, edge_t: Tensor, pattern_is_symmetric: bool) -> tuple[Tensor, bool]:
     """Return the weights in the order of ``outgoing``, and whether S differs from its transpose.
 
     Constant weights are shared where S is symmetric. Weights that need gradients are not: each edge has its own.
     """
-    if not pattern_is_symmetric:
-        return weight.index_select(0, edge_t), True
-    is_shared = not may_have_derivative(weight)
-    if weights_are_symmetric and is_shared:
-        return weight, False
     weight_t = weight.index_select(0, edge_t)
-    if weights_are_symmetric is None:
-        weights_are_symmetric = not is_batched(weight) and torch.equal(weight_t, weight)
-    return weight if weights_are_symmetric and is_shared else weight_t, not weights_are_symmetric
+    if not pattern_is_symmetric or is_batched(weight) or not torch.equal(weight_t, weight):
+        return weight_t, True
+    return weight_t if may_have_derivative(weight) else weight, False
 
 
 # On the CPU

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import HALF_PRECISION
-from graphact.graph.edges import check_weights
+from graphact.graph.edges import check_finite, check_weights
 from graphact.storage import DAMAGES, one_line, write_atomically
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
         ends = table[:, :2].astype(np.int64)
     if (ends != table[:, :2]).any() or (ends < 0).any():
         raise ValueError("the nodes of an edge must be numbers from 0 on")
-    if not np.isfinite(table).all():
-        raise ValueError(f"weights must be finite, got {table[~np.isfinite(table)][0]}")
+    if stated and not stated[0].isdecimal():
+        raise ValueError(f"a line '# nodes N' should hold one number, got {stated[0]!r:.60}")
     num_nodes = int(stated[0]) if stated else int(ends.max(initial=-1)) + 1
     if num_nodes < 1:
         raise ValueError("it has no edges; a line '# nodes N' tells how many nodes there are")
@@ -182,7 +182,8 @@ def read_edges(path: Path) -> tuple[Tensor, Tensor, Tensor, int]:
         raise ValueError(f"nodes must be numbered from 0 to {num_nodes - 1}")
     weight = table[:, 2] if table.shape[1] == 3 else np.ones(len(table))
     source, target = torch.from_numpy(ends.T.copy())
-    return target, source, torch.from_numpy(weight.copy()).to(torch.get_default_dtype()), num_nodes
+    default = torch.get_default_dtype()
+    return target, source, check_finite(f"weights in {default}", torch.from_numpy(weight.copy()).to(default)), num_nodes
 
 
 def write_entries(path: Path, target: Tensor, source: Tensor, weight: Tensor, num_nodes: int) -> None:

@@ -283,6 +283,8 @@ class Graph:
             >>> graphact.Graph.union([pair, pair, pair]).batch
             tensor([0, 0, 1, 1, 2, 2])
         """
+        if isinstance(graphs, Graph):
+            raise TypeError("graphs must list graphact.Graph objects, got one Graph")
         graphs = list(graphs)
         if not graphs:
             raise ValueError("graphs must hold at least one graph, got none")
@@ -304,6 +306,7 @@ class Graph:
 
         A list of edges (``.txt``, ``.csv``, ``.edges``) has a line ``source target [weight]`` for each directed edge,
         separated by spaces or commas; a line ``# nodes N`` gives the number of nodes where the last ones have no edge.
+        Weights of a list take torch's default dtype, those of an ``.npz`` file keep their own.
 
         Raises:
             FileNotFoundError: there is no such file.

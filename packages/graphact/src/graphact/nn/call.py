@@ -205,7 +205,7 @@ def _build_graph(
     num_nodes, dtype = x.size(-2), None
     if edge_weight is None:
         dtype = torch.float32 if x.dtype in HALF_PRECISION or not x.is_floating_point() else x.dtype
-    elif not edge_weight.is_floating_point():
+    elif not check_tensor("edge_weight", edge_weight).is_floating_point():
         dtype = torch.get_default_dtype()  # which integers become
 
     def build() -> Graph:

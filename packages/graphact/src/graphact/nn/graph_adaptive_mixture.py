@@ -59,7 +59,7 @@ class GraphAdaptiveMixture(NamedActivation):
         start: Start = "zero",
     ) -> None:
         super().__init__()
-        if isinstance(ops, str) or not ops:
+        if not isinstance(ops, list | tuple) or not ops:
             raise ValueError(f"ops must list at least one name of an operation, got {ops!r}")
         self.ops = tuple(find_operation(op).name for op in ops)
         self.unshifted = bool(unshifted)

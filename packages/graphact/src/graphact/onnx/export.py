@@ -51,8 +51,8 @@ def export_onnx(
     Raises:
         ModuleNotFoundError: onnx or onnxscript is missing.
         UnsupportedModelError: the model takes an edge_index; with ``edges="input"``, it has localized medians or
-            kernels over several hops or a user's own function of neighbours; torch cannot translate a part of it; or
-            the exported steps do not compute what it computes.
+            kernels over several hops, a soft maximum, a trimmed or weighted mean, or a user's own function of
+            neighbours; torch cannot translate a part of it; or the exported steps do not compute what it computes.
 
     Example:
         >>> import torch, graphact

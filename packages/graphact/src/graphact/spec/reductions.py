@@ -211,12 +211,12 @@ def unregister_operation(operation: Operation) -> None:
 
 def find_operation(name: str) -> Operation:
     """The operation of a name: built in, registered, or an entry point ``graphact.operations`` of a package."""
-    if name not in OPERATIONS:
+    if isinstance(name, str) and name not in OPERATIONS:
         from importlib.metadata import entry_points
 
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             register_operation(entry.load())
-    if name not in OPERATIONS:
+    if not isinstance(name, str) or name not in OPERATIONS:
         listed = ", ".join(repr(known) for known in OPERATIONS)
         raise ValueError(f"op must be one of {listed}, or a function, got {name!r}")
     return OPERATIONS[name]
