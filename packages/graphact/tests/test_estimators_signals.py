@@ -320,6 +320,20 @@ FAULTS = {
         "task must be one of 'denoise', 'impute', 'forecast'",
     ),
     "too few times": (lambda x, y: (x[:3], y[:3]), {}, "X must hold at least 4 times to learn from, got 3"),
+    "too few times without a held-out part": (
+        lambda x, y: (x[:9], None),
+        {"task": "forecast", "horizon": 8, "early_stopping": False},
+        "X must hold at least 10 times to learn from, got 9",
+    ),
+    "no table": (lambda x, y: ("readings.csv", y), {}, r"X must have the shape \(times, nodes\), got \(\)"),
+    "targets in words": (lambda x, y: (x, y.astype(str)), {}, "y must hold real numbers, got <U"),
+    "objects as targets": (lambda x, y: (x, np.full(y.shape, {})), {}, "y must hold real numbers: float"),
+    "complex targets": (lambda x, y: (x, y + 1j), {}, "y must hold real numbers, got complex128"),
+    "dates as targets": (
+        lambda x, y: (x, np.full(y.shape, np.datetime64("2026-01-01"))),
+        {},
+        "y must hold real numbers, got datetime64",
+    ),
     "too few for the window": (
         lambda x, y: (x[:20], y[:20]),
         {"window": 18},
@@ -532,6 +546,8 @@ def test_missing_values_of_tables():
         unknown[part] = np.nan
         with pytest.raises(ValueError, match=f"y must hold a class in the {name} part, got NaN alone"):
             SignalClassifier(**QUICK).fit(noisy, unknown, graph=graph)
+    with pytest.raises(ValueError, match="y must be given to an estimator without task=, got None"):
+        model.score(noisy)
     with pytest.raises(ValueError, match="y must hold a class to score, got none"):
         model.score(noisy, np.full(clean.shape, np.nan))
     with pytest.raises(ValueError, match=r"sample_weight must have the shape \(160,\), got \(7,\)"):
@@ -563,6 +579,10 @@ def test_without_targets_a_score_is_that_of_the_task():
             call()
     with pytest.raises(ValueError, match="y_train and y_test must be given both"):
         compare_baselines(model, noisy, noisy, clean)
+    for name, parts in (("train", (noisy * np.nan, noisy)), ("test", (noisy, noisy * np.nan))):
+        denoiser = SignalRegressor(task="denoise", **QUICK).fit(noisy, graph=graph)
+        with pytest.raises(ValueError, match=f"{name} must hold a target to compare with, got none"):
+            compare_baselines(denoiser, *parts)
 
 
 def test_baselines_of_what_was_loaded_and_of_a_silent_sensor(tmp_path):
@@ -587,6 +607,13 @@ def test_least_squares_does_not_see_the_noise_of_the_test():
     model.set_params(early_stopping=False).fit(readings, graph=graph)
     found = compare_baselines(model, readings, readings)  # the same readings, so that only the noise is new
     assert found["linear least squares"] > 0.9 * readings.std()
+
+
+def test_a_graph_without_edges_is_said():
+    _, noisy, _ = weather()
+    apart = Graph.within_radius(np.arange(6.0)[:, None], 0.5)
+    with pytest.warns(UserWarning, match="SignalRegressor.fit: graph has no edges, and every node is on its own"):
+        SignalRegressor(task="impute", **QUICK).fit(noisy, graph=apart)
 
 
 def test_sensors_that_say_nothing_are_named():
