@@ -25,6 +25,15 @@ def test_within_a_radius():
         Graph.within_radius(SQUARE[:, 0], 1.0)
 
 
+def test_places_of_a_table_of_pandas(recwarn):
+    """Its arrays are read-only, of which torch warns."""
+    table = pytest.importorskip("pandas").DataFrame(SQUARE, columns=["x", "y"])
+    for places in (table, table.to_numpy()):
+        assert torch.equal(Graph.within_radius(places, 4.0).to_dense(), Graph.within_radius(SQUARE, 4.0).to_dense())
+        assert Graph.nearest_neighbors(places, 1).num_edges == 6
+    assert not recwarn.list
+
+
 def test_correlations_over_common_times():
     rng = np.random.default_rng(0)
     wave = rng.normal(size=200)

@@ -111,7 +111,7 @@ class SignalEstimator(GraphEstimator):
         options["ensure_min_samples"] = MIN_TIMES if reset else 1
         given = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
         array = as_array(X)
-        if array.ndim < 2:
+        if array.ndim < 2 and not hasattr(X, "tocoo"):  # scikit-learn refuses a sparse matrix
             need = "X must have the shape (times, nodes)"
             raise ValueError(f"{need}, got {array.shape}. Reshape your data: X.reshape(-1, 1)")
         if array.dtype.kind == "c":
