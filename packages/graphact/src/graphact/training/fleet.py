@@ -117,30 +117,12 @@ class Fleet:
         self.models = list(models)
         self.data = StackedTasks(tasks, range(len(models)) if seeds is None else seeds, device, dtype)
         self.strategy, self.reason, self.batch = choose(self.models, self.data, strategy)
+        self.seeds, self.inputs, self.owner = self.data.seeds, self.data.inputs, self.data.owner
+        self.num_samples, self.parameters = self.batch.num_samples, self.batch.parameters
         self.diverged = torch.zeros_like(self.seeds, dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.models)
-
-    @property
-    def seeds(self) -> Tensor:
-        return self.data.seeds
-
-    @property
-    def inputs(self) -> Tensor:
-        return self.data.inputs
-
-    @property
-    def owner(self) -> Tensor:
-        return self.data.owner
-
-    @property
-    def num_samples(self) -> int:
-        return self.batch.num_samples
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return self.batch.parameters
 
     def first_owners(self) -> list[int]:
         """For each of the distinct pairs of samples and graph, the first model that has it."""
