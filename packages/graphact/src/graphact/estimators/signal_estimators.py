@@ -347,7 +347,7 @@ class SignalEstimator(GraphEstimator):
         return inputs, targets, known
 
     def _targets(self, readings: Array, y: Any) -> tuple[Array, Array]:
-        """Targets as the outputs are laid out, and where they are known."""
+        """Targets in the shape of the outputs, and where they are known."""
         raise NotImplementedError
 
     def _decide(self, outputs: Array) -> Array:
