@@ -70,7 +70,8 @@ def test_agents(case, dtype, tolerance):
 def test_onnx(case, dtype, tolerance, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    model, graph, x = make(case, dtype, activation="relu")  # the runtime has no error function in float64
+    activation = "gelu" if dtype == torch.float32 else "relu"  # the runtime has no error function in float64
+    model, graph, x = make(case, dtype, activation=activation)
     with torch.no_grad():
         expected = model(x, graph).numpy()
     graphact.export_onnx(model, x, graph, tmp_path / "model.onnx")

@@ -253,158 +253,95 @@ def test_progress_and_early_stopping(capsys):
     assert len(capsys.readouterr().out.splitlines()) == model.n_iter_ == len(model.loss_curve_)
 
 
-FAULTS = {
-    "one dimension": (
-        lambda x, y: (x[:, 0], y),
-        {},
-        r"the shape \(times, nodes\), got \(160,\). Reshape your data: X.resh",
-    ),
-    "four dimensions": (
-        lambda x, y: (x[..., None, None], y),
-        {},
-        r"shape \(times, nodes\) or \(times, nodes, features\)",
-    ),
-    "a missing node": (
-        lambda x, y: (x[:, 1:], y[:, 1:]),
-        {},
-        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
-    ),
-    "a missing node of a sparse tensor": (
-        lambda x, y: (x[:, 1:], y[:, 1:]),
-        {"graph": weather()[2].to_dense().to_sparse()},
-        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
-    ),
-    "a missing node of an edge_index": (
-        lambda x, y: (x[:, 1:], y[:, 1:]),
-        {"graph": weather()[2].to_edge_index()[0]},
-        "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes",
-    ),
-    "targets of other times": (lambda x, y: (x, y[1:]), {}, r"y must have the shape \(160, 6\), as X, got \(159, 6\)"),
-    "targets of one node": (lambda x, y: (x, y[:, 0]), {}, "target_node= must say which of the 6 nodes"),
-    "an unknown node": (
-        lambda x, y: (x, y[:, 0]),
-        {"target_node": "s9"},
-        "target_node must be one of the nodes 0, 1, 2",
-    ),
-    "a node too many": (lambda x, y: (x, y[:, 0]), {"target_node": 6}, "target_node must be from 0 to 5, got 6"),
-    "all targets for one node": (
-        lambda x, y: (x, y),
-        {"target_node": 1},
-        r"shape \(160,\) for target_node=1, got \(160, 6\)",
-    ),
-    "infinity": (
-        lambda x, y: (np.where(x > 285, np.inf, x), y),
-        {},
-        "X must hold finite readings, got infinity at time",
-    ),
-    "NaN that is refused": (
-        lambda x, y: (np.where(x > 285, np.nan, x), y),
-        {"missing": "refuse"},
-        "got NaN at time .*, node .*; missing='mask' takes missing readings",
-    ),
-    "infinite targets": (
-        lambda x, y: (x, np.where(y > 284, np.inf, y)),
-        {},
-        "y must hold finite numbers, got infinity at time 0",
-    ),
-    "no target": (lambda x, y: (x, y * np.nan), {}, "y must hold a number in the training part, got NaN alone"),
-    "neither target nor task": (
-        lambda x, y: (x, None),
-        {},
-        "without y, task= must be one of denoise, impute, forecast",
-    ),
-    "target and task": (lambda x, y: (x, y), {"task": "impute"}, "y must be None for task='impute'"),
-    "another task": (
-        lambda x, y: (x, None),
-        {"task": "predict"},
-        "task must be one of 'denoise', 'impute', 'forecast'",
-    ),
-    "too few times": (lambda x, y: (x[:3], y[:3]), {}, "X must hold at least 4 times to learn from, got 3"),
-    "too few for the window": (
-        lambda x, y: (x[:20], y[:20]),
-        {"window": 18},
-        "X must hold more times: of 20, 3 are held out",
-    ),
-    "too few for the horizon": (
-        lambda x, y: (x[:20], None),
-        {"task": "forecast", "horizon": 18},
-        "X must hold at least 22 times to learn from, got 20",
-    ),
-    "a window without a mask": (
-        lambda x, y: (x, y),
-        {"window": 2, "missing": "refuse"},
-        "missing must be 'mask' for a window",
-    ),
-    "hidden without a mask": (
-        lambda x, y: (x, y),
-        {"hide": 0.1, "missing": "refuse"},
-        "hide must be 0 with missing='ref",
-    ),
-    "a window of none": (lambda x, y: (x, y), {"window": 0}, "window must be at least 1, got 0"),
-    "rounds of none": (lambda x, y: (x, y), {"rounds": 0}, "rounds must be at least 1, got 0"),
-    "negative noise": (lambda x, y: (x, y), {"noise": -1.0}, "noise must be a number of standard deviations"),
-    "a horizon without a forecast": (
-        lambda x, y: (x, y),
-        {"horizon": 3},
-        "horizon must be 1 unless task='forecast', which alone uses it, got 3",
-    ),
-    "one function as text": (lambda x, y: (x, y), {"ops": "median"}, r"ops must list at least one .*, got 'median'"),
-    "a part that is none": (
-        lambda x, y: (x, y),
-        {"validation_fraction": float("nan")},
-        "validation_fraction must lie between 0 and 1, got nan",
-    ),
-    "a node without targets of its own scale": (
-        lambda x, y: (x, np.where(np.arange(6) == 2, np.nan, y)),
-        {"scaling": "node"},
-        "y: 2 has no target in the training part, and scaling='node' needs some",
-    ),
-    "what float32 cannot tell apart": (
-        lambda x, y: (x * 1e-4 + 6378137.0, y),
-        {},
-        "X must vary by more than float32 tells apart, got the mean .*: subtract a constant",
-    ),
-    "what float32 cannot hold": (lambda x, y: (x, y * 1e60), {}, "y must hold numbers of float32, got a standard dev"),
-    "masked where NaN is refused": (
-        lambda x, y: (np.ma.masked_greater(x, 285), y),
-        {"missing": "refuse"},
-        "X must hold finite readings, got NaN at time",
-    ),
-    "no reading": (lambda x, y: (x * np.nan, y), {}, "X must hold a reading in the training part, got NaN alone"),
-    "no reading and no target": (
-        lambda x, y: (x * np.nan, None),
-        {"task": "denoise"},
-        "X must hold a reading in the training part, got NaN alone",
-    ),
-    "no target in the held-out part": (
-        lambda x, y: (x, np.where(np.arange(160)[:, None] < 136, y, np.nan)),
-        {},
-        "y must hold a number in the held-out part, got NaN alone",
-    ),
-    "no reading in the held-out part": (
-        lambda x, y: (np.where(np.arange(160)[:, None] < 136, x, np.nan), None),
-        {"task": "impute"},
-        "X must hold a number in the held-out part, got NaN alone",
-    ),
-    "complex numbers": (lambda x, y: (x + 1j, y), {}, "X must hold real numbers, got complex128"),
-    "a constant node of its own scale": (
-        lambda x, y: (np.where(np.arange(6) == 2, 7.0, x), y),
+MASK_TAKES = "missing='mask' takes missing readings"
+MISSING_NODE = "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes"
+HELD_OUT = "in the held-out part, got NaN alone"
+AHEAD = {"task": "forecast", "horizon": 8}
+FAULTY_READINGS = [
+    (lambda x: "readings.csv", {}, r"X must have the shape \(times, nodes\), got \(\)"),
+    (lambda x: x[:, 0], {}, r"the shape \(times, nodes\), got \(160,\). Reshape your data: X.resh"),
+    (lambda x: x[..., None, None], {}, r"shape \(times, nodes\) or \(times, nodes, features\)"),
+    (lambda x: x[:, 1:], {}, MISSING_NODE),
+    (lambda x: x[:, 1:], {"graph": weather()[2].to_dense().to_sparse()}, MISSING_NODE),
+    (lambda x: x[:, 1:], {"graph": weather()[2].to_edge_index()[0]}, MISSING_NODE),
+    (lambda x: np.where(x > 285, np.inf, x), {}, "X must hold finite readings, got infinity at time"),
+    (lambda x: np.where(x > 285, np.nan, x), {"missing": "refuse"}, f"got NaN at time .*, node .*; {MASK_TAKES}"),
+    (lambda x: np.ma.masked_greater(x, 285), {"missing": "refuse"}, "X must hold finite readings, got NaN at time"),
+    (lambda x: x[:3], {}, "X must hold at least 4 times to learn from, got 3"),
+    (lambda x: x[:20], {"window": 18}, "X must hold more times: of 20, 3 are held out"),
+    (lambda x: x[:20], {"task": "forecast", "horizon": 18}, "X must hold at least 22 times to learn from, got 20"),
+    (lambda x: x[:9], {**AHEAD, "early_stopping": False}, "X must hold at least 10 times to learn from, got 9"),
+    (lambda x: x * 1e-4 + 6378137.0, {}, "X must vary by more than float32 tells apart, got the mean .*: subtract a"),
+    (lambda x: x * np.nan, {}, "X must hold a reading in the training part, got NaN alone"),
+    (lambda x: x * np.nan, {"task": "denoise"}, "X must hold a reading in the training part, got NaN alone"),
+    (lambda x: np.where(LATE, np.nan, x), {"task": "impute"}, f"X must hold a number {HELD_OUT}"),
+    (lambda x: x + 1j, {}, "X must hold real numbers, got complex128"),
+    (
+        lambda x: np.where(np.arange(6) == 2, 7.0, x),
         {"scaling": "node"},
         "X: 2 always reads the same in the training part, and scaling='node' needs readings that vary",
     ),
-}
+]
+LATE = np.arange(160)[:, None] >= 136  # the part that is held out
+FAULTY_TARGETS = [
+    (lambda y: None, {}, "without y, task= must be one of denoise, impute, forecast"),
+    (lambda y: y, {"task": "impute"}, "y must be None for task='impute'"),
+    (lambda y: y[1:], {}, r"y must have the shape \(160, 6\), as X, got \(159, 6\)"),
+    (lambda y: y[:, 0], {}, "target_node= must say which of the 6 nodes"),
+    (lambda y: y[:, 0], {"target_node": "s9"}, "target_node must be one of the nodes 0, 1, 2"),
+    (lambda y: y[:, 0], {"target_node": 6}, "target_node must be from 0 to 5, got 6"),
+    (lambda y: y, {"target_node": 1}, r"shape \(160,\) for target_node=1, got \(160, 6\)"),
+    (lambda y: np.where(y > 284, np.inf, y), {}, "y must hold finite numbers, got infinity at time 0"),
+    (lambda y: y * np.nan, {}, "y must hold a number in the training part, got NaN alone"),
+    (lambda y: np.where(LATE, np.nan, y), {}, f"y must hold a number {HELD_OUT}"),
+    (
+        lambda y: np.where(np.arange(6) == 2, np.nan, y),
+        {"scaling": "node"},
+        "y: 2 has no target in the training part, and scaling='node' needs some",
+    ),
+    (lambda y: y * 1e60, {}, "y must hold numbers of float32, got a standard dev"),
+    (lambda y: y.astype(str), {}, "y must hold real numbers, got <U"),
+    (lambda y: np.full(y.shape, {}), {}, "y must hold real numbers: float"),
+    (lambda y: y + 1j, {}, "y must hold real numbers, got complex128"),
+    (lambda y: np.full(y.shape, np.datetime64("2026-01-01")), {}, "y must hold real numbers, got datetime64"),
+]
+FAULTY_SETTINGS = [
+    ({"task": "predict"}, "task must be one of 'denoise', 'impute', 'forecast'"),
+    ({"window": 0}, "window must be at least 1, got 0"),
+    ({"window": 2, "missing": "refuse"}, "missing must be 'mask' for a window"),
+    ({"hide": 0.1, "missing": "refuse"}, "hide must be 0 with missing='ref"),
+    ({"rounds": 0}, "rounds must be at least 1, got 0"),
+    ({"noise": -1.0}, "noise must be a number of standard deviations"),
+    ({"horizon": 3}, "horizon must be 1 unless task='forecast', which alone uses it, got 3"),
+    ({"ops": "median"}, r"ops must list at least one .*, got 'median'"),
+    ({"validation_fraction": float("nan")}, "validation_fraction must lie between 0 and 1, got nan"),
+]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_one_line_for_each_fault(fault):
-    clean, noisy, graph = weather()
-    spoil, settings, message = FAULTS[fault]
-    x, y = spoil(noisy, clean)
-    settings = {**QUICK, "graph": graph, **settings}
-    graph = settings.pop("graph")
+def check_one_line(x, y, settings, message):
+    graph = settings.get("graph", weather()[2])
+    model = SignalRegressor(**{**QUICK, **{name: value for name, value in settings.items() if name != "graph"}})
     with pytest.raises(ValueError, match=message) as caught:
-        SignalRegressor(**settings).fit(x, y, graph=graph)
+        model.fit(x, y, graph=graph)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("spoil", "settings", "message"), FAULTY_READINGS)
+def test_one_line_for_faulty_readings(spoil, settings, message):
+    clean, noisy, _ = weather()
+    check_one_line(spoil(noisy), None if "task" in settings else clean, settings, message)
+
+
+@pytest.mark.parametrize(("spoil", "settings", "message"), FAULTY_TARGETS)
+def test_one_line_for_faulty_targets(spoil, settings, message):
+    clean, noisy, _ = weather()
+    check_one_line(noisy, spoil(clean), settings, message)
+
+
+@pytest.mark.parametrize(("settings", "message"), FAULTY_SETTINGS)
+def test_one_line_for_faulty_settings(settings, message):
+    clean, noisy, _ = weather()
+    check_one_line(noisy, None if "task" in settings else clean, settings, message)
 
 
 def test_tables_of_other_things_than_readings():
@@ -532,6 +469,8 @@ def test_missing_values_of_tables():
         unknown[part] = np.nan
         with pytest.raises(ValueError, match=f"y must hold a class in the {name} part, got NaN alone"):
             SignalClassifier(**QUICK).fit(noisy, unknown, graph=graph)
+    with pytest.raises(ValueError, match="y must be given to an estimator without task=, got None"):
+        model.score(noisy)
     with pytest.raises(ValueError, match="y must hold a class to score, got none"):
         model.score(noisy, np.full(clean.shape, np.nan))
     with pytest.raises(ValueError, match=r"sample_weight must have the shape \(160,\), got \(7,\)"):
@@ -563,6 +502,10 @@ def test_without_targets_a_score_is_that_of_the_task():
             call()
     with pytest.raises(ValueError, match="y_train and y_test must be given both"):
         compare_baselines(model, noisy, noisy, clean)
+    for name, parts in (("train", (noisy * np.nan, noisy)), ("test", (noisy, noisy * np.nan))):
+        denoiser = SignalRegressor(task="denoise", **QUICK).fit(noisy, graph=graph)
+        with pytest.raises(ValueError, match=f"{name} must hold a target to compare with, got none"):
+            compare_baselines(denoiser, *parts)
 
 
 def test_baselines_of_what_was_loaded_and_of_a_silent_sensor(tmp_path):
@@ -587,6 +530,13 @@ def test_least_squares_does_not_see_the_noise_of_the_test():
     model.set_params(early_stopping=False).fit(readings, graph=graph)
     found = compare_baselines(model, readings, readings)  # the same readings, so that only the noise is new
     assert found["linear least squares"] > 0.9 * readings.std()
+
+
+def test_a_graph_without_edges_is_said():
+    _, noisy, _ = weather()
+    apart = Graph.within_radius(np.arange(6.0)[:, None], 0.5)
+    with pytest.warns(UserWarning, match="SignalRegressor.fit: graph has no edges, and every node is on its own"):
+        SignalRegressor(task="impute", **QUICK).fit(noisy, graph=apart)
 
 
 def test_sensors_that_say_nothing_are_named():

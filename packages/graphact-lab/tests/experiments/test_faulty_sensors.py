@@ -1,6 +1,7 @@
 """The experiment on faulty sensors: its faults, its simple rules, its rows and its report."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,15 @@ def test_rounds_that_layers_do_not_divide_are_left_out():
     assert find_settings("full", changes={"rounds": "2", "epochs": "3"}).epochs == 3
     with pytest.raises(ValueError, match="--set must be one of"):
         find_settings("full", changes={"layers": "3"})
+    for name, text, message in (
+        ("outlier", "a", "outlier must be a number, got 'a'"),
+        ("outlier_share", "2", "outlier_share must lie between 0 and 1, got 2"),
+        ("drift", "nan", "drift must be a"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            find_settings("full", changes={name: text})
+    with pytest.raises(ValueError, match=r"rounds must be those of whole layers of max-ga, got \(5,\)"):
+        find_settings("full", ("max-ga",), {"rounds": "5"})
     with pytest.raises(ValueError, match="activation must be one of"):
         find_settings("quick", ("median",))
 
@@ -162,6 +172,12 @@ def molene():
         locate("molene", None, False)
     except DataError as error:
         pytest.skip(str(error))
+
+
+def test_tests_of_origins_share_no_hour(molene):
+    """Intervals over origins take them for independent."""
+    with pytest.raises(ValueError, match="origins must be at most 10, so that no hour is tested twice, got 11"):
+        Stations(replace(FULL, origins=11), 0)
 
 
 def test_stations_know_who_is_within_two_rounds(molene):

@@ -25,6 +25,15 @@ def test_within_a_radius():
         Graph.within_radius(SQUARE[:, 0], 1.0)
 
 
+def test_places_of_a_table_of_pandas(recwarn):
+    """Its arrays are read-only, of which torch warns."""
+    table = pytest.importorskip("pandas").DataFrame(SQUARE, columns=["x", "y"])
+    for places in (table, table.to_numpy()):
+        assert torch.equal(Graph.within_radius(places, 4.0).to_dense(), Graph.within_radius(SQUARE, 4.0).to_dense())
+        assert Graph.nearest_neighbors(places, 1).num_edges == 6
+    assert not recwarn.list
+
+
 def test_correlations_over_common_times():
     rng = np.random.default_rng(0)
     wave = rng.normal(size=200)
@@ -40,14 +49,16 @@ def test_correlations_over_common_times():
     np.testing.assert_array_equal(weight, weight.T)
     with pytest.raises(ValueError, match="k must be below the number of nodes, 5, got 5"):
         Graph.from_correlations(readings, 5)
+    with pytest.raises(ValueError, match="readings must be finite, or NaN where one is missing, got infinity"):
+        Graph.from_correlations(np.where(readings > 1, np.inf, readings), 2)
     with pytest.raises(ValueError, match=r"readings must have the shape \(T, N\)"):
         Graph.from_correlations(readings[:, 0], 1)
 
 
-@pytest.mark.parametrize("header", ["", "from,to,weight\n"])
+@pytest.mark.parametrize("header", ["", "from,to,weight\n", "\ufeff", "\ufefffrom,to,weight\n\n"])
 def test_named_edges(header, tmp_path):
     path = tmp_path / "edges.csv"
-    path.write_text(f"{header}kitchen,hall,0.5\nhall,attic,2\nhall,kitchen,0.5\n")
+    path.write_text(f"{header}kitchen,hall,0.5\nhall,attic,2\n\nhall,kitchen,0.5\n", encoding="utf-8")
     names = ["attic", "hall", "kitchen", "cellar"]
     expected = torch.zeros(4, 4)
     expected[1, 0] = expected[0, 1] = 2.0
@@ -62,13 +73,22 @@ def test_named_edges(header, tmp_path):
     [
         ("a,b\na,d\n", "edges.csv, line 2: must name two of the 3 nodes, got 'd'"),
         ("a,b\na,b,c,d\n", "edges.csv, line 2: must hold source,target or source,target,weight"),
-        ("a,b,much\n", "edges.csv, line 1: weight must be a number, got 'much'"),
+        ("a,b,much\n", "edges.csv, line 1: weight must be a finite number, got 'much'"),
+        ("a,b,nan\n", "edges.csv, line 1: weight must be a finite number, got 'nan'"),
+        ("a;b;1\n", "edges.csv, line 1: must hold source,target or source,target,weight, got"),
+        ("A,b\n", "edges.csv, line 1: must name two of the 3 nodes, got 'A'"),
+        ("x,y,1\n", "edges.csv, line 1: must name two of the 3 nodes, got 'x'"),
+        ("", "edges.csv: must hold at least one edge, got none"),
+        ("source,target\n", "edges.csv: must hold at least one edge, got none"),
         ("a,b,1\nb,a,2\n", "edges.csv, line 2: must give an edge one weight, got 2.0 after 1.0"),
     ],
 )
 def test_edges_that_name_nothing(text, message, tmp_path):
     (tmp_path / "edges.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
+        Graph.from_named_edges(tmp_path / "edges.csv", ["a", "b", "c"])
+    (tmp_path / "edges.csv").write_bytes("caf\u00e9,b\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="edges.csv: must be text in UTF-8"):
         Graph.from_named_edges(tmp_path / "edges.csv", ["a", "b", "c"])
     with pytest.raises(ValueError, match="nodes must have different names"):
         Graph.from_named_edges(tmp_path / "edges.csv", ["a", "a"])

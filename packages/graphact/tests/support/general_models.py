@@ -50,22 +50,6 @@ class OwnMean(Normalized):
         return outputs - self.mean + 0.01 * self.largest
 
 
-class WithExtraState(Normalized):
-    def __init__(self):
-        super().__init__()
-        self.seen = 0
-
-    def get_extra_state(self):
-        return self.seen
-
-    def set_extra_state(self, state):
-        self.seen = state
-
-    def forward(self, x, graph):
-        self.seen += self.training * len(x)
-        return super().forward(x, graph) + 1e-4 * self.seen
-
-
 def with_a_clipped_gradient():
     model = GCNN([2, 4])
     model.filters[0].taps.register_hook(lambda grad: grad.clamp(-0.01, 0.01))

@@ -105,15 +105,6 @@ def test_every_activation_is_trained_as_if_alone(name, hops, at_a_node, per_feat
     check_results(models, tasks, TrainingSettings(3, 5, 0.01), rel=1e-12, atol=1e-12)
 
 
-def test_models_do_not_influence_each_other():
-    tasks, models = classification_tasks(2, graphs=1), make_models(2)
-    twin = [copy.deepcopy(models[0]), make_models(3)[2]]
-    settings = TrainingSettings(epochs=2, batch_size=50)
-    first, second = (Fleet(each, tasks).train(settings) for each in (models, twin))
-    assert first.test[0] == second.test[0]
-    assert all(torch.equal(a, b) for a, b in zip(models[0].parameters(), twin[0].parameters(), strict=True))
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, None])
 def test_a_fleet_computes_in_the_precision_it_is_told(dtype):
     fleet = Fleet([GCNN([1, 2])], [make_task()], dtype=dtype)

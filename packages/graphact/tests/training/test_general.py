@@ -18,7 +18,6 @@ from support.general_models import (
     SETTINGS,
     Dropped,
     Normalized,
-    WithExtraState,
     compare,
     make_tasks,
     partly,
@@ -55,7 +54,6 @@ def twice(part):
 
 MODELS = {
     "dropout": (Dropped, "nothing is known"),
-    "extra state": (WithExtraState, "nothing is known"),
     "constrained": (
         lambda: lipschitz_constrained(GCNN([2, 4]), GRAPHS[0], 0.5),
         "a parameter is computed from others, shared or unused",

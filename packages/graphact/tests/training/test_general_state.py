@@ -14,7 +14,6 @@ from support.general_models import (
     Dropped,
     Normalized,
     OwnMean,
-    WithExtraState,
     compare,
     make_tasks,
     partly,
@@ -70,8 +69,17 @@ def test_a_checkpoint_of_other_modules_or_other_starts_is_ignored(tmp_path):
     for model in models:
         model.norm.eps = 0.1
     assert epochs_run(models) == 4
-    with pytest.raises(ValueError, match="checkpoint must be None for modules that keep a state of their own"):
-        Fleet([WithExtraState() for _ in tasks], tasks).train(SETTINGS, checkpoint=path)
+
+
+def test_a_state_that_would_not_go_back_is_refused():
+    class Counting(Normalized):
+        def get_extra_state(self):
+            return 1
+
+    tasks = make_tasks(2)
+    for train in (lambda: fit(Counting(), tasks[0]), lambda: Fleet([Counting() for _ in tasks], tasks)):
+        with pytest.raises(ValueError, match="model must keep its state in buffers, got get_extra_state of Counting"):
+            train()
 
 
 def test_random_streams_depend_on_the_seed_alone_and_leave_the_generator():

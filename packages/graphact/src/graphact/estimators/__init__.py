@@ -1,6 +1,7 @@
 """Networks with the conventions of scikit-learn: fit, predict, score, clone.
 
-Needs the extra ``estimators``. The graph is an argument of every call: a fitted model predicts on any graph.
+Needs the extra ``estimators``. Those of nodes and of graphs take the graph with every call and predict on any; those of
+signals keep the graph that they were fitted on, and take another one of the same nodes.
 """
 
 import os

@@ -54,11 +54,12 @@ def compare_baselines(
         raise ValueError("model must have one feature and one target at every node to be compared with simple rules")
     if (y_train is None) != (y_test is None):
         raise ValueError("y_train and y_test must be given both, or neither with task=")
-    (fit_x, fit_y, _), (x, y, known) = (
+    (fit_x, fit_y, learned), (x, y, known) = (
         spoil(model, *each) for each in ((train, y_train, TRAINING_SEED), (test, y_test, HELD_OUT_SEED))
     )
-    if not known.any():
-        raise ValueError("test must hold a target to compare with, got none")
+    for name, targets in (("train", learned), ("test", known)):
+        if not targets.any():
+            raise ValueError(f"{name} must hold a target to compare with, got none")
     ready = model._fitted_graph(graph, x.shape[1])
     average = float(np.nanmean(fit_x))
     newest = np.where(np.isfinite(x), x, average)

@@ -111,7 +111,7 @@ class SignalEstimator(GraphEstimator):
         options["ensure_min_samples"] = MIN_TIMES if reset else 1
         given = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
         array = as_array(X)
-        if array.ndim == 1:
+        if array.ndim < 2 and not hasattr(X, "tocoo"):  # scikit-learn refuses a sparse matrix
             need = "X must have the shape (times, nodes)"
             raise ValueError(f"{need}, got {array.shape}. Reshape your data: X.reshape(-1, 1)")
         if array.dtype.kind == "c":
@@ -183,8 +183,9 @@ class SignalEstimator(GraphEstimator):
     def _split(self, times: int) -> tuple[Array, Array]:
         """The times to learn from and, with early stopping, the last ones; none of the first reaches into these."""
         usable = times - self._shift
-        if usable < MIN_TIMES + 2 * bool(self.early_stopping):
-            raise ValueError(f"X must hold at least {MIN_TIMES + 2 + self._shift} times to learn from, got {times}")
+        least = MIN_TIMES + 2 * bool(self.early_stopping) + self._shift
+        if times < least:
+            raise ValueError(f"X must hold at least {least} times to learn from, got {times}")
         if not self.early_stopping:
             return np.arange(usable), np.array([], dtype=np.int64)
         held, gap = round(self.validation_fraction * usable), self.window - 1 + self._shift
@@ -211,9 +212,10 @@ class SignalEstimator(GraphEstimator):
         readings = self._readings(X, reset=True)
         check_same_labels(X, y)
         self.has_graph_ = graph is not None
-        if graph is None:
-            warnings.warn(f"{type(self).__name__}.fit: {MISSING}", stacklevel=4)
         self.graph_ = self._graph_of_nodes(graph, readings.shape[1])
+        if graph is None or (self.graph_.num_edges == 0 and readings.shape[1] > 1):
+            what = MISSING if graph is None else "graph has no edges, and every node is on its own"
+            warnings.warn(f"{type(self).__name__}.fit: {what}", stacklevel=4)
         self.target_node_ = None if self.target_node is None else find_node(self.target_node, self.nodes_)
         train, held_out = self._split(len(readings))
         last = int(train[-1]) + 1
@@ -249,6 +251,8 @@ class SignalEstimator(GraphEstimator):
         """The targets of a user, which are float64 unless they are classes, and where they are known."""
         (times, nodes), node = readings.shape[:2], self.target_node_
         values, known = known_labels(y)
+        if not is_classifier(self) and values.dtype.kind in "cmMSU":
+            raise ValueError(f"y must hold real numbers, got {values.dtype}")
         if values.ndim == 2 and values.shape[1] == 1 and node is not None:
             values, known = column_or_1d(values, warn=True), known[:, 0]
         if node is not None and values.shape != (times,):
@@ -260,7 +264,10 @@ class SignalEstimator(GraphEstimator):
         if node is None and (values.shape[:2] != (times, nodes) or values.ndim > max_dims):
             raise ValueError(f"y must have the shape ({times}, {nodes}), as X, got {values.shape}")
         if not is_classifier(self):
-            values = np.where(known, values, np.nan).astype(np.float64)
+            try:
+                values = np.where(known, values, np.nan).astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"y must hold real numbers: {error}") from None
         bad = known & np.isinf(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
         bad |= (self.missing == "refuse") & ~known
         if bad.any():
@@ -318,18 +325,29 @@ class SignalEstimator(GraphEstimator):
         of an imputer count where they were hidden.
         """
         check_is_fitted(self)
-        inputs, targets, known = self._scored(self._readings(X, reset=False), y)
         check_same_labels(X, y)
+        inputs, targets, known = self._scored(self._readings(X, reset=False), y)
         found = self._decide(self._outputs_of(inputs, graph))
         weight = np.ones(len(found)) if sample_weight is None else as_array(sample_weight)
         if weight.shape != (len(found),):
             raise ValueError(f"sample_weight must have the shape ({len(found)},), got {weight.shape}")
         if not known.any():
-            raise ValueError(f"y must hold a {'class' if is_classifier(self) else 'number'} to score, got none")
+            name, what = "X" if y is None else "y", "class" if is_classifier(self) else "number"
+            raise ValueError(f"{name} must hold a {what} to score, got none")
         return score_of(self, targets[known], found[known], weight[np.nonzero(known)[0]])
 
     def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
         """The inputs and targets that an error is computed of, and where the targets count."""
+        if y is None and self.task is None:
+            raise ValueError("y must be given to an estimator without task=, got None")
+        inputs = self._corrupt(readings, seed) if y is None else readings
+        targets, known = self._targets(readings, y)
+        if y is None and self.task == "impute":
+            known &= np.isnan(inputs if self.target_node_ is None else inputs[:, self.target_node_])
+        return inputs, targets, known
+
+    def _targets(self, readings: Array, y: Any) -> tuple[Array, Array]:
+        """Targets in the shape of the outputs, and where they are known."""
         raise NotImplementedError
 
     def _decide(self, outputs: Array) -> Array:
@@ -403,9 +421,9 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         return self._learn(X, y, graph)
 
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:
-        values = self._targets(readings, y)
-        self.n_outputs_ = values.shape[-1]
         self.has_outputs_ = y is not None and as_array(y).ndim == 3
+        values, _ = self._targets(readings, y)
+        self.n_outputs_ = values.shape[-1]
         per_node = self.scaling == "node" and self.target_node_ is None
         known: Any = np.isfinite(values[:last]).any(axis=(0, 2)) if per_node else np.ones(1, bool)
         if y is not None and known.any() and not known.all():
@@ -424,25 +442,16 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
 
         return targets, loss_of, scale
 
-    def _targets(self, readings: Array, y: Any) -> Array:
+    def _targets(self, readings: Array, y: Any) -> tuple[Array, Array]:
         """Targets ``(T, N, O)``, or ``(T, O)`` with a target node; NaN where nothing is known."""
-        if y is None:
-            values, ahead = readings, self._shift
-            values = np.concatenate([values[ahead:], np.full((ahead, *values.shape[1:]), np.nan)]) if ahead else values
-            return values if self.target_node_ is None else values[:, self.target_node_]
-        values, _ = self._given_targets(readings, y, 3)
-        if self.target_node_ is not None:
-            return values[:, np.newaxis]
-        return values[..., np.newaxis] if values.ndim == 2 else values
-
-    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:
-        if y is None and self.task is None:
-            raise ValueError("y must be given to an estimator without task=, got None")
-        inputs, targets = self._corrupt(readings, seed) if y is None else readings, self._targets(readings, y)
-        known = np.isfinite(targets)
-        if y is None and self.task == "impute":
-            known &= np.isnan(inputs if self.target_node_ is None else inputs[:, self.target_node_])
-        return inputs, targets, known
+        if y is not None:
+            values, _ = self._given_targets(readings, y, 3)
+            values = values[..., np.newaxis] if values.ndim < 3 else values
+        else:
+            ahead = np.full((self._shift, *readings.shape[1:]), np.nan)
+            values = np.concatenate([readings[self._shift :], ahead])
+            values = values if self.target_node_ is None else values[:, self.target_node_]
+        return values, np.isfinite(values)
 
     def _sizes(self) -> tuple[int, int]:
         return self.n_channels_, self.n_outputs_
@@ -454,7 +463,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         A forecast in row t is that of time t + horizon. A row needs the rows before it that the window reads.
         """
         found = self._outputs(X, graph)
-        return found if self.n_outputs_ > 1 or getattr(self, "has_outputs_", False) else found[..., 0]
+        return found if self.n_outputs_ > 1 or self.has_outputs_ else found[..., 0]
 
     score = SignalEstimator.score
 
@@ -489,7 +498,7 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
         return self._learn(X, y, graph)
 
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:  # noqa: ARG002
-        labels, known = self._given_targets(readings, y, 2)
+        labels, known = self._targets(readings, y)
         numbers = np.full(labels.shape, -1)
         self.classes_, numbers[known] = encode_classes(labels[known])
         targets = torch.from_numpy(numbers).to(self.device)
@@ -511,8 +520,8 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
         """The most probable class at each time, ``(T, N)``, or ``(T,)`` at the target node."""
         return self._decide(self._outputs(X, graph))
 
-    def _scored(self, readings: Array, y: Any, seed: int = HELD_OUT_SEED) -> tuple[Array, Array, Array]:  # noqa: ARG002
-        return readings, *self._given_targets(readings, y, 2)
+    def _targets(self, readings: Array, y: Any) -> tuple[Array, Array]:
+        return self._given_targets(readings, y, 2)
 
     def _decide(self, outputs: Array) -> Array:
         return np.asarray(self.classes_[outputs.argmax(-1)])

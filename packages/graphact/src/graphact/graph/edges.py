@@ -68,7 +68,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
     """Return numbers in any container as a dense tensor."""
     if not isinstance(value, Tensor):
         try:
-            value = torch.as_tensor(np.asarray(value))
+            value = torch.as_tensor(np.require(value, requirements="W"))  # a table of pandas is copied: it is read-only
         except (TypeError, ValueError) as error:
             text = " ".join(repr(value).split())
             raise TypeError(f"{name} must be a tensor or an array of numbers, got {text:.60}") from error

@@ -1,7 +1,8 @@
 """Graphs of sensors: from their places, from how alike their readings are, and from lists of named pairs."""
 
 import csv
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def correlated(readings: Any, k: int) -> Edges:
     count = table.shape[1]
     if check_integer("k", k, minimum=1) >= count:
         raise ValueError(f"k must be below the number of nodes, {count}, got {k}")
+    if np.isinf(table).any():
+        raise ValueError("readings must be finite, or NaN where one is missing, got infinity")
     known = np.isfinite(table)
     centred = np.where(known, table - np.nanmean(np.where(known.any(0), table, 0.0), axis=0), 0.0)
     squares, both = centred**2, known.astype(np.float64)
@@ -65,31 +68,45 @@ def read_named_edges(path: Path, nodes: Sequence[Any], directed: bool) -> Edges:
         raise ValueError(f"nodes must have different names, got {len(nodes)} nodes with {len(number)} names")
     if not path.is_file():
         raise FileNotFoundError(f"there is no edge list {path}")
+    try:
+        rows = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())  # spreadsheets begin with a mark
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: must be text in UTF-8") from None
     found: dict[tuple[int, int], float] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for line, row in enumerate(csv.reader(file), start=1):
-            if line == 1 and row[:1] and row[0].strip() not in number:
-                continue  # the names of the columns
-            if len(row) not in (2, 3):
-                raise ValueError(f"{path}, line {line}: must hold source,target or source,target,weight, got {row}")
-            for name in row[:2]:
-                if name.strip() not in number:
-                    meant = did_you_mean(name.strip(), number)
-                    raise ValueError(
-                        f"{path}, line {line}: must name two of the {len(number)} nodes, got {name!r}{meant}"
-                    )
-            source, target = (number[name.strip()] for name in row[:2])
-            try:
-                weight = float(row[2]) if len(row) == 3 else 1.0
-            except ValueError:
-                raise ValueError(f"{path}, line {line}: weight must be a number, got {row[2]!r}") from None
-            for edge in {(source, target)} if directed else {(source, target), (target, source)}:
-                if found.setdefault(edge, weight) != weight:
-                    raise ValueError(
-                        f"{path}, line {line}: must give an edge one weight, got {weight} after {found[edge]}"
-                    )
+    for line, row in enumerate((list(map(str.strip, row)) for row in rows), start=1):
+        if not row or (line == 1 and is_header(row, number)):
+            continue
+        if len(row) not in (2, 3):
+            raise ValueError(f"{path}, line {line}: must hold source,target or source,target,weight, got {row}")
+        for name in row[:2]:
+            if name not in number:
+                meant = did_you_mean(name, number)
+                raise ValueError(f"{path}, line {line}: must name two of the {len(number)} nodes, got {name!r}{meant}")
+        weight = as_number(row[2]) if len(row) == 3 else 1.0
+        if weight is None:
+            raise ValueError(f"{path}, line {line}: weight must be a finite number, got {row[2]!r}")
+        source, target = (number[name] for name in row[:2])
+        for edge in {(source, target)} if directed else {(source, target), (target, source)}:
+            if found.setdefault(edge, weight) != weight:
+                raise ValueError(f"{path}, line {line}: must give an edge one weight, got {weight} after {found[edge]}")
+    if not found:
+        raise ValueError(f"{path}: must hold at least one edge, got none")
     edges = torch.tensor([*found], dtype=torch.int64).reshape(-1, 2).T.contiguous()
     return edges, torch.tensor([*found.values()]), len(number)
+
+
+def is_header(row: Sequence[str], number: Mapping[str, int]) -> bool:
+    """Return whether the first row of an edge list holds the names of its columns."""
+    return len(row) in (2, 3) and not {*row[:2]} & number.keys() and as_number(row[-1]) is None
+
+
+def as_number(text: str) -> float | None:
+    """Return a finite number; None for other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def points_on_earth(latitude: Any, longitude: Any) -> NDArray[np.float64]:

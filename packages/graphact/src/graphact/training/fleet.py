@@ -13,7 +13,7 @@ from graphact.spec import UnsupportedModelError
 from graphact.training import Task, metric_of
 from graphact.training.checkpoint import FileCheckpoint
 from graphact.training.loop import captured_step, train
-from graphact.training.module_state import extra_state, fingerprint, shapes_of, state_of
+from graphact.training.module_state import fingerprint, shapes_of, state_of
 from graphact.training.settings import TrainingSettings
 from graphact.training.single import LoopedModels
 from graphact.training.stacked import StackedGraphs, StackedTasks, check_tasks, digest_of
@@ -72,7 +72,8 @@ class Fleet:
         parameters: what is trained: tensors with a leading replica dimension, or all parameters one by one in a loop.
 
     Raises:
-        ValueError: models or tasks are not alike, share parameters, or hold NaN in their samples.
+        ValueError: models or tasks are not alike, share parameters, keep a state besides parameters and buffers, or
+            hold NaN in their samples.
         UnsupportedModelError: the strategy that was asked for is impossible.
 
     Example:
@@ -117,30 +118,12 @@ class Fleet:
         self.models = list(models)
         self.data = StackedTasks(tasks, range(len(models)) if seeds is None else seeds, device, dtype)
         self.strategy, self.reason, self.batch = choose(self.models, self.data, strategy)
+        self.seeds, self.inputs, self.owner = self.data.seeds, self.data.inputs, self.data.owner
+        self.num_samples, self.parameters = self.batch.num_samples, self.batch.parameters
         self.diverged = torch.zeros_like(self.seeds, dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.models)
-
-    @property
-    def seeds(self) -> Tensor:
-        return self.data.seeds
-
-    @property
-    def inputs(self) -> Tensor:
-        return self.data.inputs
-
-    @property
-    def owner(self) -> Tensor:
-        return self.data.owner
-
-    @property
-    def num_samples(self) -> int:
-        return self.batch.num_samples
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        return self.batch.parameters
 
     def first_owners(self) -> list[int]:
         """For each of the distinct pairs of samples and graph, the first model that has it."""
@@ -161,12 +144,7 @@ class Fleet:
             progress: called after every epoch with the epoch, the number of epochs and the training loss.
             checkpoint: file to continue from if it is of this training, and to write to.
             every: asked after each epoch whether to write the checkpoint now.
-
-        Raises:
-            ValueError: a checkpoint is wanted and a module keeps a state of its own besides parameters and buffers.
         """
-        if checkpoint is not None and extra_state(self.models[0]):
-            raise ValueError("checkpoint must be None for modules that keep a state of their own (get_extra_state)")
         settings = settings or TrainingSettings()
         saved = None if checkpoint is None else FileCheckpoint(checkpoint, self._identity(), settings, every)
         make_step = captured_step if self.strategy == "stacked" and self.seeds.is_cuda else None

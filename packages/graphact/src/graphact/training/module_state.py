@@ -3,7 +3,6 @@
 Registered is what ``named_modules`` reaches. Hidden is the rest, such as a module that is kept in a tuple.
 """
 
-import copy
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -40,13 +39,11 @@ def state_of(model: nn.Module) -> State:
     return {**trained_parameters(model), **untrained_tensors(model)}
 
 
-def extra_state(model: nn.Module) -> dict[str, Any]:
-    """Return copies of the states that modules define by ``get_extra_state``, by the names of these modules."""
-    return {
-        name: copy.deepcopy(module.get_extra_state())
-        for name, module in model.named_modules()
-        if type(module).get_extra_state is not nn.Module.get_extra_state
-    }
+def check_extra_state(model: nn.Module) -> None:
+    """Raise if a module keeps a state of its own besides parameters and buffers: it would not go back with these."""
+    for module in model.modules():
+        if type(module).get_extra_state is not nn.Module.get_extra_state:
+            raise ValueError(f"model must keep its state in buffers, got get_extra_state of {type(module).__name__}")
 
 
 def shapes_of(model: nn.Module) -> dict[str, str]:

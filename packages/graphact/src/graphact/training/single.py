@@ -1,10 +1,8 @@
 """Training of models of any kind one after another: :func:`fit` for one, and the loop strategy of a fleet."""
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +12,7 @@ from graphact.graph import Graph
 from graphact.progress import EpochProgress, progress_bar
 from graphact.training import Task, loss_of, metric_of
 from graphact.training.loop import TaskBatch, train
-from graphact.training.module_state import extra_state, state_of, trained_parameters, untrained_tensors
+from graphact.training.module_state import check_extra_state, state_of, trained_parameters, untrained_tensors
 from graphact.training.randomness import random_stream
 from graphact.training.settings import TrainingSettings
 from graphact.training.stacked import StackedGraphs, StackedTasks, cast, check_samples
@@ -61,7 +59,8 @@ def fit(
             with the epoch, the number of epochs and the training loss.
 
     Raises:
-        ValueError: nothing in the model is to be trained, the task holds NaN, or the seed is none.
+        ValueError: nothing in the model is to be trained, it keeps a state besides parameters and buffers, the task
+            holds NaN, or the seed is none.
 
     Example:
         >>> import torch
@@ -94,11 +93,12 @@ class SeparateModels(TaskBatch):
     """Models of any kind, each with a task and a seed, called one after another as they are, hooks and all."""
 
     def __init__(self, models: Sequence[nn.Module], tasks: Sequence[Task], seeds: Sequence[int]) -> None:
+        for model in models:
+            check_extra_state(model)
         named = [item for model in models for item in trained_parameters(model).items()]
         super().__init__(tasks[0], named, torch.tensor(list(seeds), device=tasks[0].inputs.device))
         self.models, self.tasks = list(models), list(tasks)
         self._seed_of = list(map(int, seeds))
-        self._extra: list[dict[str, Any]] = [{} for _ in models]
         self._step = (0, 0)  # epochs count from 1: this is the stream of evaluations
 
     def untrained(self) -> list[Tensor]:
@@ -147,15 +147,6 @@ class SeparateModels(TaskBatch):
         for place, (number, tensor) in enumerate(zip(owners, self.state(), strict=True)):
             if is_better[number]:
                 kept[place] = tensor.detach().clone()
-        for number, model in enumerate(self.models):
-            if is_better[number]:
-                self._extra[number] = extra_state(model)
-
-    def restore(self, kept: list[Tensor]) -> None:
-        super().restore(kept)
-        for model, extra in zip(self.models, self._extra, strict=True):
-            for name, value in extra.items():
-                model.get_submodule(name).set_extra_state(copy.deepcopy(value))
 
     @contextmanager
     def own_modes(self) -> Iterator[None]:

@@ -31,7 +31,6 @@ class StackedGraphs:
     Attributes:
         graphs: the graphs.
         num_nodes: N.
-        groups: the positions of each distinct graph.
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
@@ -39,12 +38,9 @@ class StackedGraphs:
         if len(sizes) != 1:
             raise ValueError(f"graphs of a fleet must have equally many nodes, got {sorted(sizes)}")
         self.graphs, self.num_nodes = list(graphs), sizes.pop()
-        members: dict[int, list[int]] = {}
-        for number, graph in enumerate(graphs):
-            members.setdefault(id(graph), []).append(number)
-        self.groups = list(members.values())
-        self._distinct = [graphs[group[0]] for group in self.groups]
-        place = {key: number for number, key in enumerate(members)}
+        distinct = {id(graph): graph for graph in graphs}
+        self._distinct = list(distinct.values())
+        place = {key: number for number, key in enumerate(distinct)}
         self._replica = torch.tensor([place[id(graph)] for graph in graphs], device=graphs[0].device)
         self._powers: dict[int, Tensor] = {}
         self._scaled_vectors: dict[int, Tensor] = {}

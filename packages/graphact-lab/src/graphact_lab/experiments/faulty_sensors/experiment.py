@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from graphact._checks import check_choice, check_integer
+from graphact._checks import check_choice, check_integer, check_positive, check_probability
 from graphact_lab.descriptions import FAULTY_SENSORS, FAULTY_SENSORS_PRESETS
 from graphact_lab.protocols import as_value, file_key
 
@@ -92,10 +92,15 @@ class FaultySensors:
         for name in ("origins", "train_hours", "test_hours", "draws", "window", "width", "epochs"):
             check_integer(name, getattr(self, name), minimum=1)
         check_integer("gap_hours", self.gap_hours, minimum=0)
+        check_positive("outlier", self.outlier)
+        check_probability("outlier_share", self.outlier_share)
+        check_positive("drift", self.drift)
         for budget in self.rounds:
             check_integer("rounds", budget, minimum=1)
         for method in self.methods:
             check_choice("activation", method, tuple(METHODS))
+        if not self.jobs:
+            raise ValueError(f"rounds must be those of whole layers of {', '.join(self.methods)}, got {self.rounds}")
 
     @property
     def overlap(self) -> float:

@@ -86,6 +86,10 @@ class Stations:
     def __init__(self, settings: FaultySensors, seed: int) -> None:
         data = read_molene(locate("molene"))
         self.settings, self.seed = settings, seed
+        room = len(data.kelvin) - settings.train_hours - settings.gap_hours - settings.test_hours
+        most = 1 + room // settings.test_hours
+        if settings.origins > most:
+            raise ValueError(f"origins must be at most {most}, so that no hour is tested twice, got {settings.origins}")
         places = torch.from_numpy(points_on_earth(*data.degrees.T))
         graph = graphact.Graph.nearest_neighbors(places, NEIGHBORS)
         self.graph = graph.normalize("symmetric")
