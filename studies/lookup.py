@@ -27,7 +27,7 @@ KINDS = {
     **{"bank-mean": "adaptive bank (mean, a linear control)"},
     **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
     **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
-    **{"sage-max": "SAGE-max", "pna": "PNA"},
+    **{"sage-max": "SAGE-max", "pna": "PNA", "gatv2": "GATv2"},
 }
 
 

@@ -8,15 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import graphact
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, Task, TrainingSettings
+from graphact_lab.attention import GATv2
 from graphact_lab.data.diffused_sources import BLOCKS, source_localization_tasks, with_unseen_sources
 from graphact_lab.experiments.rounds.experiment import (
     ACTIVATIONS,
     BANKS,
+    GATV2,
     LOCALIZATION,
     NAME,
     NEAREST,
@@ -29,8 +33,26 @@ from graphact_lab.job_progress import JobWatcher
 from graphact_lab.store import Row, Store, StoreError
 
 
-def make_model(job: RoundsJob, width: int, out_features: int = BLOCKS.communities) -> GCNN:
+class AttentionNetwork(nn.Module):
+    """Layers of GATv2 and GELU, with residuals as in the other networks, and a linear readout."""
+
+    def __init__(self, layers: int, width: int, out_features: int) -> None:
+        super().__init__()
+        pairs = [(1, width), *[(width, width)] * (layers - 1)]
+        self.convolutions, self.readout = nn.ModuleList(GATv2(*pair) for pair in pairs), nn.Linear(width, out_features)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        for number, convolution in enumerate(self.convolutions):
+            made = F.gelu(convolution(x, graph))
+            x = x + made if number and len(self.convolutions) > 2 else made
+        answers: Tensor = self.readout(x)
+        return answers
+
+
+def make_model(job: RoundsJob, width: int, out_features: int = BLOCKS.communities) -> nn.Module:
     """Return a network of a job; layers after the first add their input to their output if there are more than two."""
+    if job.method == GATV2:
+        return AttentionNetwork(job.rounds, width, out_features)
     orders = orders_of(job.method, job.rounds)
     options: dict[str, Any] = {"order": orders, "bias": True, "out_features": out_features, "residual": len(orders) > 2}
     if ops := {**BANKS, **WITHOUT_SHIFT}.get(job.method):
@@ -146,7 +168,7 @@ def run_job(
         "metric": tasks[0].metric,
         "rate": rate,
         "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
-        "exchanges": sum(layer.exchanges for layer in models[0].layers()),
+        "exchanges": job.rounds,
         "seconds": (time.perf_counter() - begun) / len(models),
     }
     return [
