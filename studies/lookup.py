@@ -224,6 +224,23 @@ class Lookup:
             return tested
         return [line for line in tested if line["p_holm"] < ALPHA and line["gain"] * sign > 0]
 
+    @staticmethod
+    def on_one_split(lines):
+        """Return whether runs of all these settings differ in their seeds alone, on the public split."""
+        return all(line["protocol"] in ("public", "kipf") for line in lines)
+
+    def controls_gain_as_much(self):
+        """Return whether a ReLU after further shifts gains more wherever an activation gains significantly."""
+        return all(
+            max(self.score(line["protocol"], line["level"], "relu-hops", 1, line["width"])["gain"], 0) > line["gain"]
+            for line in self.pairs(1)
+        )
+
+    def step_sizes_at_edge(self):
+        """Return whether nine in ten networks at equal rounds take the largest step size that was tried."""
+        rates = [line["rate"] for line in self.tables["rounds"]]
+        return rates.count(max(rates)) >= 0.9 * len(rates)
+
     def score(self, protocol, level, method, hops=None, width=None):
         """Return the line of an activation in a setting of a benchmark."""
         where = {"protocol": protocol, "level": level, "method": method, "hops": hops}
