@@ -36,7 +36,7 @@ FURTHER = ("relu", "silu", "leaky-relu", "tanh", "bank-median", "max-ga-unshifte
 LEAST = ("median-l", "median-ga")
 GRAPHS = {"graphs": 40, "splits": 1}  # 160 networks, four nodes each; more graphs narrow an interval most
 ATTENTION_GRAPHS = {"graphs": 16, "splits": 1, "nodes": 1}  # networks of attention are trained one by one
-# Seconds of a layer of 160 networks on an H200 beside seven other processes
+# Seconds of a layer of 160 networks on an H200 beside nine other processes
 LAYER_SECONDS = dict.fromkeys(("gelu", "prelu", *FURTHER[:4]), 19) | {"bank-max-min": 25, "bank-pna": 30, "pna": 30}
 PACK_EVERY = 20
 
@@ -66,7 +66,7 @@ def rounds_cells():
     from graphact_lab.experiments.rounds.experiment import FULL, GATV2, LOCALIZATION, orders_of
 
     def cells(group, methods, rounds, task=LOCALIZATION, parts=("random", "unseen"), share=1.0, **shape):
-        folder = "rounds" if task == LOCALIZATION else f"rounds-{task}"
+        folder = {"a4": "rounds/attention"}.get(group, "rounds" if task == LOCALIZATION else f"rounds-{task}")
         for method in filter(lambda one: orders_of(one, rounds), methods):
             seconds = share * (10 + LAYER_SECONDS.get(method, 23) * len(orders_of(method, rounds)))
             for sources in parts:
@@ -386,7 +386,7 @@ def main():
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=[], help="groups by how they begin, such as a1,b,d1"
     )
-    parser.add_argument("--jobs", type=count, default=8)
+    parser.add_argument("--jobs", type=count, default=10)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of rows.zip")
     parser.add_argument("--work", type=Path, help="folder of finished cells (default: a new one)")
