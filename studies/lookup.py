@@ -19,12 +19,15 @@ POINTWISE_KINDS = {
     **{"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"},
     **{"leaky-relu": "LeakyReLU", "tanh": "tanh"},
 }
+LINEAR_KINDS = {
+    "mean-ga": "Mean G.A., a linear control",
+    "bank-mean": "adaptive bank (mean, a linear control)",
+}
 KINDS = {
     **POINTWISE_KINDS,
     **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
     **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
-    **{"mean-ga": "Mean G.A., a linear control"},
-    **{"bank-mean": "adaptive bank (mean, a linear control)"},
+    **LINEAR_KINDS,
     **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
     **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
     **{"sage-max": "SAGE-max", "pna": "PNA", "gatv2": "GATv2"},
@@ -297,8 +300,12 @@ class Lookup:
         return [split for split, numbers in sorted(found.items()) if len(numbers) > 1]
 
     def best_at_rounds(self, split):
-        """Return the network with a gain that validates best, at each number of rounds with the most networks."""
-        lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in POINTWISE_KINDS]
+        """Return the network with a gain that validates best, at each number of rounds with the most networks.
+
+        Linear controls are not among them.
+        """
+        controls = POINTWISE_KINDS | LINEAR_KINDS
+        lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in controls]
         lines = [line for line in lines if line["gain"] is not None]
         most = max(line["networks"] for line in lines)
         lines = sorted((line for line in lines if line["networks"] == most), key=lambda line: line["validation"])
