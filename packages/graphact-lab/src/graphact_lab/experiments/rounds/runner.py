@@ -4,14 +4,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import graphact
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, Task, TrainingSettings
@@ -30,7 +29,8 @@ from graphact_lab.experiments.rounds.experiment import (
     orders_of,
 )
 from graphact_lab.job_progress import JobWatcher
-from graphact_lab.store import Row, Store, StoreError
+from graphact_lab.provenance import provenance
+from graphact_lab.store import Row, Store
 
 
 class AttentionNetwork(nn.Module):
@@ -91,11 +91,7 @@ def without_weights(tasks: Sequence[Task]) -> list[Task]:
 def check_settings(settings: Rounds, store: Store, seed: int) -> None:
     """Raise if the store holds rows of other settings: a report could not tell them apart."""
     wanted = settings.settings(settings.jobs[0], seed)
-    for row in store.first_rows():
-        for name in sorted(wanted.keys() - {"method", "rounds", "sources", "seed"}):
-            if (found := row["settings"].get(name)) != wanted[name]:
-                change = f"{name} {found} instead of {wanted[name]}"
-                raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
+    store.check_settings({name: wanted[name] for name in wanted.keys() - {"method", "rounds", "sources", "seed"}})
 
 
 def run(
@@ -116,21 +112,11 @@ def run(
     for sources in settings.sources:
         tasks = make_tasks(settings, sources, seed)
         neighbor = RoundsJob(NEAREST, 0, sources)
-        jobs = [job for job in settings.jobs if job.sources == sources]
-        has_neighbor = with_baselines and settings.task == LOCALIZATION
-        for job in [*([neighbor] if has_neighbor else []), *jobs]:
-            key = settings.key(job, seed)
-            with store.claim(key) as mine:
-                if not mine or store.is_finished(key):
-                    continue
-                if job is neighbor:
-                    store.finish(key, nearest_neighbor(settings, job, tasks, seed))
-                    continue
-                watcher.start(job.title, settings.epochs * len(settings.rates))
-                rows = run_job(settings, job, tasks, seed, device, watcher)
-                store.finish(key, rows)
-                mean, metric = sum(row["value"] for row in rows) / len(rows), rows[0]["metric"]
-                watcher.finish(job.title, f"{mean:.1f} % right" if metric == "accuracy" else f"{metric} {mean:.4g}")
+        if with_baselines and settings.task == LOCALIZATION:
+            store.fill(settings.key(neighbor, seed), partial(nearest_neighbor, settings, neighbor, tasks, seed))
+        for job in settings.jobs:
+            if job.sources == sources:
+                store.fill(settings.key(job, seed), partial(run_job, settings, job, tasks, seed, device, watcher))
 
 
 def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
@@ -148,6 +134,7 @@ def run_job(
     settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int, device: str, watcher: JobWatcher
 ) -> list[Row]:
     """Train the networks of a job with each step size; return the rows of the better one on validation samples."""
+    watcher.start(job.title, settings.epochs * len(settings.rates))
     begun = time.perf_counter()
     tasks = without_weights(tasks) if job.method in WITHOUT_SHIFT else tasks
     found = []
@@ -171,6 +158,8 @@ def run_job(
         "exchanges": job.rounds,
         "seconds": (time.perf_counter() - begun) / len(models),
     }
+    mean = sum(result.test) / len(models)
+    watcher.finish(job.title, f"{mean:.1f} % right" if tasks[0].metric == "accuracy" else f"RMSE {mean:.4g}")
     return [
         common | place_of(task) | {"value": value, "validation": validation}
         for task, validation, value in zip(tasks, result.validation, result.test, strict=True)
@@ -186,10 +175,7 @@ def stamp(settings: Rounds, job: RoundsJob, seed: int, device: str) -> Row:
         "metric": "accuracy",
         "seed": seed,
         "settings": settings.settings(job, seed),
-        "graphact": graphact.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **provenance(device),
     }
 
 
