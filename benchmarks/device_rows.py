@@ -4,8 +4,10 @@
     python benchmarks/device_rows.py --list > cells.txt      the cells that results/ lacks, in the order of their start
     python benchmarks/device_rows.py --cells cells.txt --minutes 9 --out DIR    train; DIR/rows.zip has what is finished
     python benchmarks/device_rows.py --merge DIR/rows.zip    put them into results/
+    python benchmarks/device_rows.py --list --repeat         a tenth of the cells that results/ has, drawn at random
+    python benchmarks/device_rows.py --compare DIR/rows.zip  what has been trained again beside results/
 
-``--list`` and ``--merge`` need pyarrow, training does not. Groups: a quality at equal rounds (a1 at four rounds, a2 at
+All but training need pyarrow. Groups: a quality at equal rounds (a1 at four rounds, a2 at
 nine, a3 at six, a4 attention, a5 consensus and denoising), b unseen sources for the methods of Table 1, c lost links in
 consensus, d banks and Minesweeper in node classification, e link scheduling, f what changes least: further activations
 and two rounds. Cells are those of ``graphact-lab run``, with its keys, so that nothing is trained twice; ``--only a,b``
@@ -17,6 +19,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import random
 import sys
 import tempfile
 import time
@@ -188,12 +191,12 @@ def key_of(cell):
     return next(iter(cell.titles))
 
 
-def unpublished(cells, results):
-    """Return the cells that a folder of results lacks."""
+def published(cells, results):
+    """Return the cells that a folder of results holds."""
     from graphact_lab.store import Store
 
     known = {folder: set(Store(results / folder).keys()) for folder in {cell.folder for cell in cells}}
-    return [cell for cell in cells if not known[cell.folder].issuperset(cell.titles)]
+    return [cell for cell in cells if known[cell.folder].issuperset(cell.titles)]
 
 
 def listed(cells, file):
@@ -315,6 +318,24 @@ def merge(file, results):
             echo(f"{len(names)} cells into {store.directory}")
 
 
+def compare(file, results):
+    """Print how far the rows of a file are from those of a folder of results."""
+    from graphact_lab.statistics import place_of
+    from graphact_lab.store import Store
+
+    def values(rows):
+        return {(*place_of(row), json.dumps(row.get("condition"))): row["value"] for row in rows}
+
+    with zipfile.ZipFile(file) as archive:
+        for name in filter(lambda one: "/rows/" in one, archive.namelist()):
+            folder, _, key = name.removesuffix(".json").partition("/rows/")
+            again, before = values(json.loads(archive.read(name))), values(Store(results / folder).cells()[key])
+            apart = [again[place] - before[place] for place in before]
+            largest, mean = max(map(abs, apart)), sum(apart) / len(apart)
+            verdict = "equal" if largest == 0 else f"up to {largest:.3g} apart"
+            echo(f"{key}: {len(apart)} values, {verdict}, mean {mean:+.3g}")
+
+
 def data_folder(given):
     """Return the folder of the data sets: the argument, GRAPHACT_DATA, or the one beside or within the repository."""
     places = [given, os.environ.get("GRAPHACT_DATA"), ROOT / "shared" / "data", ROOT.parent / "shared" / "data"]
@@ -329,7 +350,12 @@ def chosen_cells(options):
     cells = [cell for cell in all_cells() if not options.only or cell.group.startswith(tuple(options.only))]
     if options.smoke:
         return in_order(one_of_each(cells))
-    return listed(cells, options.cells) if options.cells else in_order(unpublished(cells, options.results))
+    if options.cells:
+        return listed(cells, options.cells)
+    known = published(cells, options.results)
+    if options.repeat:
+        return in_order(random.Random(0).sample(known, -(-len(known) // 10)))
+    return in_order(cell for cell in cells if cell not in known)
 
 
 def run(options):
@@ -382,6 +408,8 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="as little as possible of each kind")
     parser.add_argument("--list", action="store_true", help="print the cells that results/ lacks and train nothing")
     parser.add_argument("--cells", type=Path, metavar="FILE", help="train what --list has written, in its order")
+    parser.add_argument("--repeat", action="store_true", help="with --list: published cells, to train them again")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="compare the rows of FILE with those in results/")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=[], help="groups by how they begin, such as a1,b,d1"
@@ -393,8 +421,8 @@ def main():
     parser.add_argument("--merge", type=Path, metavar="FILE", help="put the rows of FILE into results/")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
-    if options.merge:
-        return merge(options.merge, options.results)
+    if options.merge or options.compare:
+        return (merge if options.merge else compare)(options.merge or options.compare, options.results)
     if options.list:
         return show(chosen_cells(options), options.jobs)
     return run(options)

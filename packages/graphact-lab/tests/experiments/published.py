@@ -13,11 +13,11 @@ ON_A_DEVICE = "python benchmarks/device_rows.py"
 
 
 @cache
-def device_cells():
-    """Return the cells of ``benchmarks/device_rows.py``."""
+def device_rows():
+    """Return ``benchmarks/device_rows.py`` as a module."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        return importlib.import_module("device_rows").all_cells()
+        return importlib.import_module("device_rows")
     finally:
         sys.path.pop(0)
 
@@ -43,4 +43,4 @@ def keys_of_devices(store, name):
     """Return the keys of the cells that a device may have added to a folder of results."""
     if not any(command.startswith(ON_A_DEVICE) for command in store.commands()):
         return set()
-    return {key for cell in device_cells() if cell.folder == name for key in cell.titles}
+    return {key for cell in device_rows().all_cells() if cell.folder == name for key in cell.titles}

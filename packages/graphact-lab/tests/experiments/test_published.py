@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.published import ON_A_DEVICE
+from experiments.published import ON_A_DEVICE, device_rows
 from graphact_lab.descriptions import OWN, find_experiment
 from graphact_lab.parquet import encode_cells
 from graphact_lab.report import write_report
@@ -138,3 +138,28 @@ def test_rows_of_a_device_are_alike(name):
     rows = Store(RESULTS / name).rows()
     assert {row["preset"] for row in rows} <= {"full", "paper"}
     assert {row["device"] for row in rows if row["kind"] == "model"} == {"NVIDIA H200"}
+
+
+def test_a_list_of_cells_is_trained_in_its_order(tmp_path, capsys):
+    script = device_rows()
+    cells = [cell for cell in script.all_cells() if cell.group == "a1"]
+    script.show(cells, 2)
+    (tmp_path / "cells.txt").write_text(printed := capsys.readouterr().out)
+    assert script.listed(cells, tmp_path / "cells.txt") == cells
+    assert f"# a1: {len(cells)} cells, {sum(cell.seconds for cell in cells) / 120:.1f} minutes" in printed
+    (tmp_path / "cells.txt").write_text("\n".join(reversed(printed.splitlines())))
+    assert script.listed(cells, tmp_path / "cells.txt") == cells[::-1]
+    (tmp_path / "cells.txt").write_text("a1 10s nothing rounds: gelu")
+    with pytest.raises(SystemExit, match="names 1 cells that do not exist, such as nothing"):
+        script.listed(cells, tmp_path / "cells.txt")
+
+
+@pytest.mark.slow
+def test_cells_that_are_published_are_not_listed():
+    script = device_rows()
+    cells = [cell for cell in script.all_cells() if cell.folder == "rounds"]
+    known = script.published(cells, RESULTS)
+    assert {key for cell in known for key in cell.titles} == {
+        key for key, rows in Store(RESULTS / "rounds").cells().items() if rows[0]["kind"] == "model"
+    }
+    assert len(cells) > len(known) > 20
