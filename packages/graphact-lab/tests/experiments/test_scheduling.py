@@ -275,6 +275,8 @@ def test_from_command_to_report(tmp_path, capsys):
     capsys.readouterr()
     assert main([*arguments, "--set", "steps=4"]) == 2
     assert "holds results of other settings (steps 3 instead of 4)" in capsys.readouterr().err
+    assert main([*arguments, "--seeds", "2"]) == 2, "keys of one seed and the rule of another are not paired"
+    assert "holds results of other settings (seed 0 instead of 1)" in capsys.readouterr().err
     assert json.loads((tmp_path / "run.json").read_text())["commands"]
 
 

@@ -218,9 +218,9 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
 
 
 def check_settings(settings: Scheduling, store: Store, seed: int) -> None:
-    """Raise if the store holds rows of other settings: a report could not tell them apart."""
+    """Raise if the store holds rows of other settings or another seed, whose test graphs are others."""
     wanted = settings.settings(None, seed)
-    store.check_settings({name: wanted[name] for name in wanted.keys() - {"rules", "seed"}})
+    store.check_settings({name: wanted[name] for name in wanted.keys() - {"rules"}})
 
 
 def run(
@@ -236,6 +236,7 @@ def run(
 
     The rate of a method is chosen before its networks are trained, by the first process that needs it.
     """
+    check_settings(settings, store, seed)
     watcher, laboratory = watcher or JobWatcher(), Laboratory(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
