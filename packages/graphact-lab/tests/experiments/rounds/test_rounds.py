@@ -63,26 +63,18 @@ def test_sources_can_be_unseen_in_the_experiment_of_the_paper():
         source_localization_tasks(1, 1, 1, sources="unseen", community_size=12)
 
 
-def test_attention_is_that_of_plain_loops():
+def test_attention_has_the_residuals_of_the_other_networks():
     torch.manual_seed(0)
     graph, x = Graph.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=4), torch.randn(2, 4, 1)
     model = runner.make_model(RoundsJob(GATV2, 3, "random"), 5)
-    found, neighbours = x, {0: [0, 1], 1: [0, 1, 2], 2: [1, 2], 3: [3]}
-    for number, layer in enumerate(model.convolutions):
-        made = torch.stack([attended(layer, found, node, others) for node, others in neighbours.items()], 1)
-        made = torch.nn.functional.gelu(made)
-        found = found + made if number else made
-    assert torch.allclose(model(x, graph), model.readout(found), atol=1e-6)
-
-
-def attended(layer, x, node, others):
-    """One node's output of a layer of attention, over itself and its neighbours."""
-    sent = [layer.source(x[:, other]) for other in others]
-    scores = [
-        layer.score(torch.nn.functional.leaky_relu(one + layer.target(x[:, node]), 0.2)).squeeze(-1) for one in sent
-    ]
-    shares = torch.stack(scores).softmax(0)
-    return layer.own(x[:, node]) + sum(share.unsqueeze(-1) * one for share, one in zip(shares, sent, strict=True))
+    first, *others = model.convolutions
+    found = torch.nn.functional.gelu(first(x, graph))
+    for layer in others:
+        found = found + torch.nn.functional.gelu(layer(found, graph))
+    assert torch.equal(model(x, graph), model.readout(found))
+    first, second = (model := runner.make_model(RoundsJob(GATV2, 2, "random"), 5)).convolutions
+    found = torch.nn.functional.gelu(second(torch.nn.functional.gelu(first(x, graph)), graph))
+    assert torch.equal(model(x, graph), model.readout(found))
 
 
 def test_a_graph_without_weights_keeps_its_neighbours():
