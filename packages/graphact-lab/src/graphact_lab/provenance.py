@@ -1,4 +1,4 @@
-"""What made a row: versions, device and time."""
+"""Versions, device and time of the rows of an experiment."""
 
 from datetime import UTC, datetime
 from typing import Any
