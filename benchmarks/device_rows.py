@@ -1,20 +1,25 @@
 """Rows of experiments that are still missing, on one GPU, by processes side by side, as one file.
 
-    python benchmarks/device_rows.py --smoke                          a tiny cell of each kind, on any device
-    python benchmarks/device_rows.py --list                           the cells and the seconds they are taken to need
-    python benchmarks/device_rows.py --minutes 9 --only a,b --out DIR  train; DIR/rows.zip holds all finished cells
-    python benchmarks/device_rows.py --merge DIR/rows.zip             put them into results/
+    python benchmarks/device_rows.py --smoke                 a tiny cell of each kind, on any device
+    python benchmarks/device_rows.py --list > cells.txt      the cells that results/ lacks, in the order of their start
+    python benchmarks/device_rows.py --cells cells.txt --minutes 9 --out DIR    train; DIR/rows.zip has what is finished
+    python benchmarks/device_rows.py --merge DIR/rows.zip    put them into results/
+    python benchmarks/device_rows.py --list --repeat         a tenth of the cells that results/ has, drawn at random
+    python benchmarks/device_rows.py --compare DIR/rows.zip  what has been trained again beside results/
 
-Priorities: a quality at equal rounds, b unseen sources for the methods of Table 1, c lost links in consensus, d banks
-and Minesweeper in node classification, e link scheduling. Cells are those of ``graphact-lab run``, with its keys, so
-that nothing is trained twice: --work keeps cells, --skip names files of earlier runs. Within a group, the longest cell
-starts first. No cell is started that would not end in time, and what is unfinished at the end is stopped.
+All but training need pyarrow. Groups: a quality at equal rounds (a1 at four rounds, a2 at
+nine, a3 at six, a4 attention, a5 consensus and denoising), b unseen sources for the methods of Table 1, c lost links in
+consensus, d banks and Minesweeper in node classification, e link scheduling, f what changes least: further activations
+and two rounds. Cells are those of ``graphact-lab run``, with its keys, so that nothing is trained twice; ``--only a,b``
+takes some groups, ``--work DIR`` keeps cells. The longest cell of a group starts first. No cell is started that would
+not end in time, and what is unfinished at the end is stopped.
 """
 
 import argparse
 import json
 import multiprocessing
 import os
+import random
 import sys
 import tempfile
 import time
@@ -28,11 +33,14 @@ from arguments import count
 from output import echo
 
 ROOT = Path(__file__).parent.parent
-ROUNDS_A = (4, 6, 9, 2)
-RIVALS = ("gelu", "prelu", "relu", "silu", "leaky-relu", "tanh")
-OURS = ("bank-max", "bank-max-min", "bank-pna", "bank-median", "pna", "sage-max", "max-ga-unshifted", "max-ga", "max-l")
-FURTHER = ("mean-ga", "bank-mean", "median-l", "median-ga")
+RIVALS = ("gelu", "prelu", "bank-max", "bank-max-min", "bank-pna", "sage-max", "pna")  # of every conclusion
+LINEAR = ("mean-ga", "bank-mean")  # controls
+FURTHER = ("relu", "silu", "leaky-relu", "tanh", "bank-median", "max-ga-unshifted", "max-ga", "max-l")
+LEAST = ("median-l", "median-ga")
 GRAPHS = {"graphs": 40, "splits": 1}  # 160 networks, four nodes each; more graphs narrow an interval most
+ATTENTION_GRAPHS = {"graphs": 16, "splits": 1, "nodes": 1}  # networks of attention are trained one by one
+# Seconds of a layer of 160 networks on an H200 beside nine other processes
+LAYER_SECONDS = dict.fromkeys(("gelu", "prelu", *FURTHER[:4]), 19) | {"bank-max-min": 25, "bank-pna": 30, "pna": 30}
 PACK_EVERY = 20
 
 
@@ -48,7 +56,7 @@ class DeviceCell:
 
     @property
     def titles(self):
-        """Return the title of each job by its key; one, unless methods have several hops."""
+        """Return the title of each job by its key; one, unless a method of scheduling has several shapes."""
         from graphact_lab.commands.run import cells_of
 
         if self.settings.methods:
@@ -57,25 +65,32 @@ class DeviceCell:
 
 
 def rounds_cells():
-    """Yield quality at equal rounds: source localization, then consensus and denoising."""
-    from graphact_lab.experiments.rounds.experiment import FULL, orders_of
+    """Yield quality at equal rounds: source localization, then attention, consensus and denoising."""
+    from graphact_lab.experiments.rounds.experiment import FULL, GATV2, LOCALIZATION, orders_of
 
-    def cell(group, folder, base, method, rounds, seconds):
-        return DeviceCell(group, folder, replace(base, methods=(method,), rounds=(rounds,)), 0, seconds)
+    def cells(group, methods, rounds, task=LOCALIZATION, parts=("random", "unseen"), share=1.0, **shape):
+        folder = {"a4": "rounds/attention"}.get(group, "rounds" if task == LOCALIZATION else f"rounds-{task}")
+        for method in filter(lambda one: orders_of(one, rounds), methods):
+            seconds = share * (10 + LAYER_SECONDS.get(method, 23) * len(orders_of(method, rounds)))
+            for sources in parts:
+                settings = replace(
+                    FULL, task=task, sources=(sources,), methods=(method,), rounds=(rounds,), **(GRAPHS | shape)
+                )
+                yield DeviceCell(group, folder, settings, 0, 300 if method == GATV2 else seconds)
 
-    for number, methods in enumerate(((*RIVALS[:2], *OURS), (*RIVALS[2:], *FURTHER))):
-        for sources in ("unseen", "random"):
-            base = replace(FULL, sources=(sources,), **GRAPHS)
-            for rounds in ROUNDS_A:
-                for method in filter(lambda one, rounds=rounds: orders_of(one, rounds), methods):
-                    yield cell(f"a{1 + number}-{sources}-{rounds}", "rounds", base, method, rounds, 8 + 3 * rounds)
-    shapes = {"consensus": {"graphs": 10, "splits": 2, "epochs": 100}, "denoising": {"graphs": 1, "splits": 20}}
-    shorter = (*RIVALS[:4], *OURS, "mean-ga", "bank-mean")
-    for group, (task, shape) in zip(("a3", "a4"), shapes.items(), strict=True):
-        base = replace(FULL, task=task, sources=("random",), nodes=1, **shape)
-        for rounds in (2, 4, 6):
-            for method in filter(lambda one, rounds=rounds: orders_of(one, rounds), shorter):
-                yield cell(group, f"rounds-{task}", base, method, rounds, 5 + 2 * rounds)
+    for group, rounds in (("a1", 4), ("a2", 9), ("a3", 6)):
+        yield from cells(group, (*RIVALS, *LINEAR), rounds)
+    yield from cells("a4", (GATV2, *RIVALS), 4, share=0.5, **ATTENTION_GRAPHS)
+    everything = (*RIVALS, *LINEAR, *FURTHER)
+    for group, rounds in (("a5", 4), ("f3", 2), ("f3", 6)):
+        for task, shape in (
+            ("consensus", {"graphs": 10, "splits": 2, "epochs": 100}),
+            ("denoising", {"graphs": 1, "splits": 20}),
+        ):
+            yield from cells(group, everything, rounds, task, parts=("random",), share=0.5, nodes=1, **shape)
+    for rounds in (4, 9, 6):
+        yield from cells("f1", (*FURTHER, *LEAST), rounds)
+    yield from cells("f2", (*everything, *LEAST), 2)
 
 
 def unseen_cells():
@@ -88,10 +103,12 @@ def unseen_cells():
         kept = ("relu", "prelu", "gelu", "max-l", "max-ga", "median-l", "median-ga", "kernel-ga")
         hops = {"hops": (2,), "localized_hops": (1,)} if narrow else {}
         for settings in single(replace(base, features=(width,), **hops)):
-            if narrow and settings.methods[0] not in kept:
+            method = settings.methods[0]
+            if narrow and method not in kept:
                 continue
-            settings = replace(settings, hops=(1,)) if narrow and settings.methods == ("kernel-ga",) else settings
-            yield DeviceCell("b2" if narrow else "b1", "source-localization-unseen", settings, 0, 25)
+            settings = replace(settings, hops=(1,)) if narrow and method == "kernel-ga" else settings
+            seconds = 90 if method.endswith(("-l", "-ga")) else 40
+            yield DeviceCell("b2" if narrow else "b1", "source-localization-unseen", settings, 0, seconds)
 
 
 def lost_links_cells():
@@ -100,10 +117,10 @@ def lost_links_cells():
 
     prepared = find_protocol("consensus", "best", None, ("silu", "gelu", "tanh", "prelu", "leaky-relu", "elu", "abs"))
     for settings in single(prepared):
-        yield DeviceCell("c", "consensus-best", settings, 1, 35)
+        yield DeviceCell("c", "consensus-best", settings, 1, 50)
     raw = find_protocol("consensus", "paper", "converged", ("elu", "abs"), {"orders": "20", "splits": "5"})
     for settings in single(raw):
-        yield DeviceCell("c", "consensus-converged", settings, 0, 60)
+        yield DeviceCell("c", "consensus-converged", settings, 0, 80)
 
 
 def node_cells():
@@ -118,16 +135,16 @@ def node_cells():
     seven = ("relu", "prelu", "gelu", "tanh", "max-l", "max-ga", "median-ga")
     three = ("relu", "prelu", "gelu")
     banks = ("bank-max", "bank-pna")
-    yield from cells("d1", "residual", 30, "residual", seven, dataset="minesweeper")
+    yield from cells("d1", "residual", 50, "residual", seven, dataset="minesweeper")
     for bank in banks:
-        yield from cells("d1", f"residual-{bank}", 35, "residual", three, dataset="minesweeper", convolution=bank)
+        yield from cells("d1", f"residual-{bank}", 60, "residual", three, dataset="minesweeper", convolution=bank)
         yield from cells("d1", f"residual-{bank}", 25, "residual", three, dataset="squirrel_filtered", convolution=bank)
         for name in ("cora", "citeseer"):
             yield from cells("d1", f"gcn-{bank}", 30, "gcn", three, dataset=name, convolution=bank)
-    yield from cells("d2", "tuned-minesweeper", 150, "tuned-minesweeper", ("gelu", "prelu", *seven[3:]))
+    yield from cells("d2", "tuned-minesweeper", 300, "tuned-minesweeper", ("gelu", "prelu", *seven[3:]))
     for bank in banks:
         options = {"dataset": "minesweeper", "convolution": bank}
-        yield from cells("d2", f"tuned-minesweeper-{bank}", 150, "tuned-minesweeper", ("relu", "gelu"), **options)
+        yield from cells("d2", f"tuned-minesweeper-{bank}", 300, "tuned-minesweeper", ("relu", "gelu"), **options)
 
 
 def scheduling_cells():
@@ -164,14 +181,43 @@ def all_cells():
     return [cell for make in makers for cell in make()]
 
 
-def in_order(cells, only):
-    """Return the cells of some groups; groups in their order, the longest cell of a group first."""
-    wanted = only or sorted({cell.group for cell in cells})
-    found = [[cell for cell in cells if cell.group.startswith(name)] for name in wanted]
-    groups = [
-        [cell for cell in own if cell.group == group] for own in found for group in sorted({c.group for c in own})
-    ]
-    return [cell for own in groups for cell in sorted(own, key=lambda cell: -cell.seconds)]
+def in_order(cells):
+    """Return cells by group, the longest one of a group first."""
+    return sorted(cells, key=lambda cell: (cell.group, -cell.seconds))
+
+
+def key_of(cell):
+    """Return the key of a cell; of several jobs, that of the first."""
+    return next(iter(cell.titles))
+
+
+def published(cells, results):
+    """Return the cells that a folder of results holds."""
+    from graphact_lab.store import Store
+
+    known = {folder: set(Store(results / folder).keys()) for folder in {cell.folder for cell in cells}}
+    return [cell for cell in cells if known[cell.folder].issuperset(cell.titles)]
+
+
+def listed(cells, file):
+    """Return the cells whose keys are in a list, in its order."""
+    by_key = {key_of(cell): cell for cell in cells}
+    lines = [line.split() for line in file.read_text().splitlines()]
+    keys = [line[2] for line in lines if len(line) > 2 and line[0] != "#"]
+    if unknown := [key for key in keys if key not in by_key]:
+        sys.exit(
+            f"{file} names {len(unknown)} cells that do not exist, such as {unknown[0]}: make it again with --list"
+        )
+    return [by_key[key] for key in keys]
+
+
+def show(cells, jobs):
+    """Print a line for each cell, and what each group needs."""
+    for cell in cells:
+        echo(f"{cell.group:3} {cell.seconds:4.0f}s {key_of(cell)} {cell.folder}: {'; '.join(cell.titles.values())}")
+    for group in dict.fromkeys(cell.group for cell in cells):
+        own = [cell.seconds for cell in cells if cell.group == group]
+        echo(f"# {group}: {len(own)} cells, {sum(own) / 60 / jobs:.1f} minutes with {jobs} processes")
 
 
 def smallest(cell):
@@ -253,12 +299,6 @@ def pack(folder, file):
     return len(files)
 
 
-def keys_in(file):
-    """Return the keys of the cells in a file that a run has packed."""
-    with zipfile.ZipFile(file) as archive:
-        return {Path(name).stem for name in archive.namelist() if "/rows/" in name}
-
-
 def merge(file, results):
     """Put the rows of a file into the folders of results, and publish those."""
     from graphact_lab.store import Store
@@ -278,6 +318,24 @@ def merge(file, results):
             echo(f"{len(names)} cells into {store.directory}")
 
 
+def compare(file, results):
+    """Print how far the rows of a file are from those of a folder of results."""
+    from graphact_lab.statistics import place_of
+    from graphact_lab.store import Store
+
+    def values(rows):
+        return {(*place_of(row), json.dumps(row.get("condition"))): row["value"] for row in rows}
+
+    with zipfile.ZipFile(file) as archive:
+        for name in filter(lambda one: "/rows/" in one, archive.namelist()):
+            folder, _, key = name.removesuffix(".json").partition("/rows/")
+            again, before = values(json.loads(archive.read(name))), values(Store(results / folder).cells()[key])
+            apart = [again[place] - before[place] for place in before]
+            largest, mean = max(map(abs, apart)), sum(apart) / len(apart)
+            verdict = "equal" if largest == 0 else f"up to {largest:.3g} apart"
+            echo(f"{key}: {len(apart)} values, {verdict}, mean {mean:+.3g}")
+
+
 def data_folder(given):
     """Return the folder of the data sets: the argument, GRAPHACT_DATA, or the one beside or within the repository."""
     places = [given, os.environ.get("GRAPHACT_DATA"), ROOT / "shared" / "data", ROOT.parent / "shared" / "data"]
@@ -287,6 +345,19 @@ def data_folder(given):
     sys.exit("no data found: give --data DIR, or set GRAPHACT_DATA")
 
 
+def chosen_cells(options):
+    """Return the cells that the options name, in the order in which they start."""
+    cells = [cell for cell in all_cells() if not options.only or cell.group.startswith(tuple(options.only))]
+    if options.smoke:
+        return in_order(one_of_each(cells))
+    if options.cells:
+        return listed(cells, options.cells)
+    known = published(cells, options.results)
+    if options.repeat:
+        return in_order(random.Random(0).sample(known, -(-len(known) // 10)))
+    return in_order(cell for cell in cells if cell not in known)
+
+
 def run(options):
     """Train the cells that are wanted; return 1 if some are not finished."""
     import torch
@@ -294,11 +365,11 @@ def run(options):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = data_folder(options.data)
     os.environ.update(GRAPHACT_DATA=str(data), OMP_NUM_THREADS="1")
-    cells = in_order(one_of_each(all_cells()) if options.smoke else all_cells(), options.only)
+    cells = chosen_cells(options)
     folder = options.work or Path(tempfile.mkdtemp(prefix="device-rows-"))
     folder.mkdir(parents=True, exist_ok=True)
     options.out.mkdir(parents=True, exist_ok=True)
-    known = {path.stem for path in folder.glob("**/rows/*.json")}.union(*map(keys_in, options.skip))
+    known = {path.stem for path in folder.glob("**/rows/*.json")}
     cells = [cell for cell in cells if not known.issuperset(cell.titles)]
     deadline = time.time() + 60 * options.minutes
     context = multiprocessing.get_context("spawn")
@@ -335,25 +406,25 @@ def run(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true", help="as little as possible of each kind")
-    parser.add_argument("--list", action="store_true", help="print the cells and train nothing")
+    parser.add_argument("--list", action="store_true", help="print the cells that results/ lacks and train nothing")
+    parser.add_argument("--cells", type=Path, metavar="FILE", help="train what --list has written, in its order")
+    parser.add_argument("--repeat", action="store_true", help="with --list: published cells, to train them again")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="compare the rows of FILE with those in results/")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=[], help="groups by how they begin, such as a1,b,d1"
     )
-    parser.add_argument("--jobs", type=count, default=8)
+    parser.add_argument("--jobs", type=count, default=10)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of rows.zip")
     parser.add_argument("--work", type=Path, help="folder of finished cells (default: a new one)")
-    parser.add_argument("--skip", type=Path, action="append", default=[], help="a rows.zip whose cells are finished")
     parser.add_argument("--merge", type=Path, metavar="FILE", help="put the rows of FILE into results/")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
-    if options.merge:
-        return merge(options.merge, options.results)
+    if options.merge or options.compare:
+        return (merge if options.merge else compare)(options.merge or options.compare, options.results)
     if options.list:
-        for cell in in_order(all_cells(), options.only):
-            echo(f"{cell.group:3} {cell.seconds:5.0f} s  {cell.folder}: {'; '.join(cell.titles.values())}")
-        return 0
+        return show(chosen_cells(options), options.jobs)
     return run(options)
 
 

@@ -8,8 +8,9 @@ import scipy.stats
 from matplotlib.ticker import NullFormatter
 from output import echo
 
-from graphact_lab.figures import house_style, new_sheet, settle, to_png
-from graphact_lab.style import GREY, METHODS, Style
+from graphact_lab.figures import GREY, house_style, new_sheet, settle, to_png
+from graphact_lab.statistics import estimate, holm
+from graphact_lab.style import METHODS, Style
 
 CONTROL_LOOKS = {
     "tanh": Style("Tanh", "tanh", GREY, "P", (0, (1.2, 1.2)), 1.1),
@@ -94,26 +95,8 @@ def pairs(first, second, measure):
 
 def mean_and_margin(values):
     """A mean and half the width of its 95 % interval (Student's t)."""
-    if len(values) < 2:
-        return statistics.fmean(values), math.nan
-    margin = scipy.stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return statistics.fmean(values), margin
-
-
-def paired_p(differences):
-    """Student's test of paired differences, two-sided."""
-    if len(differences) < 2 or not any(differences):
-        return 1.0
-    return float(scipy.stats.ttest_1samp(differences, 0.0).pvalue) if statistics.stdev(differences) else 0.0
-
-
-def holm(ps):
-    """Adjusted p-values by Holm's step-down procedure."""
-    adjusted, largest = [0.0] * len(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        largest = max(largest, min(1.0, (len(ps) - rank) * ps[place]))
-        adjusted[place] = largest
-    return adjusted
+    found = estimate(values)
+    return found.mean, found.margin
 
 
 def compare(cells, comparisons):
@@ -125,7 +108,7 @@ def compare(cells, comparisons):
             apart = [a - b for a, b in zip(ours, theirs, strict=True)]
             found[label, name] = statistics.fmean(ours), apart if first != second else None
     tested = [key for key, (_, apart) in found.items() if apart is not None]
-    adjusted = dict(zip(tested, holm([paired_p(found[key][1]) for key in tested]), strict=True))
+    adjusted = dict(zip(tested, holm([estimate(found[key][1]).p_unlike() for key in tested]), strict=True))
     echo("| | constant | " + " | ".join(MEASURES) + " |\n|---" + "|---" * (len(MEASURES) + 1) + "|")
     for label, first, _ in comparisons:
         line = [label, constant_of(cells[first])]

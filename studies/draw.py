@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evidence import PROBLEMS
 from graphact.storage import write_atomically
-from graphact_lab import style
+from graphact_lab import figures
 from graphact_lab.style import Variant, title_of
 from lookup import KINDS, Lookup
 
@@ -24,11 +24,11 @@ LOSSES = (0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
 DECIBELS = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0)
 ROUNDS_DRAWN = (
     *("gelu", "prelu", "max-l", "max-ga", "max-ga-unshifted"),
-    *("bank-max", "bank-max-min", "bank-pna", "sage-max", "pna"),
+    *("bank-max", "bank-max-min", "bank-pna", "sage-max", "pna", "bank-mean"),
 )
 ROUNDS_COLORS = (
     *("#7d8590", "#1f2328", "#56b4e9", "#0072b2", "#cc79a7"),
-    *("#d55e00", "#e69f00", "#8c510a", "#009e73", "#1f2328"),
+    *("#d55e00", "#e69f00", "#8c510a", "#009e73", "#1f2328", "#7d8590"),
 )
 
 
@@ -61,8 +61,8 @@ def end_labels(axes, ends):
 
 def lines_panel(title, xlabel, ylabel, series, ticks, *, zero=False, right=0.33):
     """Draw a panel of lines with intervals; a series is its label, its look, and points (x, mean, low, high)."""
-    with style.house_style():
-        sheet = style.new_sheet(HEIGHT, WIDTH)
+    with figures.house_style():
+        sheet = figures.new_sheet(HEIGHT, WIDTH)
         axes = sheet.subplots()
         ends = []
         for label, look, points in series:
@@ -74,7 +74,7 @@ def lines_panel(title, xlabel, ylabel, series, ticks, *, zero=False, right=0.33)
             axes.errorbar(x, means, yerr=reach, elinewidth=0.7, linewidth=1.2, **look)
             ends.append((x[-1], means[-1], label, look["color"]))
         if zero:
-            axes.axhline(0, color=style.INK, linewidth=0.7)
+            axes.axhline(0, color=figures.INK, linewidth=0.7)
         axes.set_title(title, loc="left", fontsize=8.5)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
@@ -150,17 +150,17 @@ def denoising_noise(known):
 
 def forest(title, xlabel, entries, *, height=0.19, bounds=None):
     """Draw one interval a line; an entry is its label, a line of a table, and whether it is significant."""
-    with style.house_style():
-        sheet = style.new_sheet(0.85 + height * len(entries), WIDTH)
+    with figures.house_style():
+        sheet = figures.new_sheet(0.85 + height * len(entries), WIDTH)
         axes = sheet.subplots()
         for row, (_, line, is_sure) in enumerate(entries):
             reach = [[line["gain"] - line["gain_low"]], [line["gain_high"] - line["gain"]]]
-            face = style.INK if is_sure else "white"
+            face = figures.INK if is_sure else "white"
             axes.errorbar(
-                line["gain"], row, xerr=reach, color=style.INK, marker="o", markersize=4, markerfacecolor=face,
+                line["gain"], row, xerr=reach, color=figures.INK, marker="o", markersize=4, markerfacecolor=face,
                 elinewidth=1, linestyle="none",
             )  # fmt: skip
-        axes.axvline(0, color=style.INK, linewidth=0.7)
+        axes.axvline(0, color=figures.INK, linewidth=0.7)
         axes.set_yticks(range(len(entries)), [label for label, *_ in entries], fontsize=7)
         axes.set_ylim(len(entries) - 0.4, -0.6)
         if bounds:
@@ -199,7 +199,7 @@ def rounds_panel(known, split):
     own = known.lines("rounds", split=split)
     series, few, ticks = [], [], sorted({line["rounds"] for line in own})
     most = max((line["networks"] for line in own), default=0)
-    for kind, color, marker in zip(ROUNDS_DRAWN, ROUNDS_COLORS, "o>v^DsPhX*", strict=True):
+    for kind, color, marker in zip(ROUNDS_DRAWN, ROUNDS_COLORS, "o>v^DsPhX*<", strict=True):
         lines = sorted(known.lines("rounds", split=split, kind=kind), key=lambda line: line["rounds"])
         look = {
             "color": color,
@@ -251,12 +251,12 @@ def draw_all(known, folder, *, is_pdf=False):
     for name, draw in FIGURES.items():
         if (sheet := draw(known)) is None:
             continue
-        with style.house_style():  # whose salt makes the same file again
-            style.settle(sheet)
+        with figures.house_style():  # whose salt makes the same file again
+            figures.settle(sheet)
             if is_pdf:
                 sheet.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
             else:
-                write_atomically(folder / f"{name}.svg", style.to_svg(sheet).encode())
+                write_atomically(folder / f"{name}.svg", figures.to_svg(sheet).encode())
 
 
 if __name__ == "__main__":

@@ -19,15 +19,18 @@ POINTWISE_KINDS = {
     **{"gelu": "GELU", "prelu": "PReLU", "relu": "ReLU", "silu": "SiLU"},
     **{"leaky-relu": "LeakyReLU", "tanh": "tanh"},
 }
+LINEAR_KINDS = {
+    "mean-ga": "Mean G.A., a linear control",
+    "bank-mean": "adaptive bank (mean, a linear control)",
+}
 KINDS = {
     **POINTWISE_KINDS,
     **{"max-l": "Max L.", "median-l": "Median L.", "median-ga": "Median G.A."},
     **{"max-ga": "Max G.A.", "max-ga-unshifted": "Max G.A. with the unshifted term"},
-    **{"mean-ga": "Mean G.A., a linear control"},
-    **{"bank-mean": "adaptive bank (mean, a linear control)"},
+    **LINEAR_KINDS,
     **{"bank-max": "adaptive bank (max)", "bank-median": "adaptive bank (median)"},
     **{"bank-max-min": "adaptive bank (max, min)", "bank-pna": "adaptive bank (four functions)"},
-    **{"sage-max": "SAGE-max", "pna": "PNA"},
+    **{"sage-max": "SAGE-max", "pna": "PNA", "gatv2": "GATv2"},
 }
 
 
@@ -224,6 +227,23 @@ class Lookup:
             return tested
         return [line for line in tested if line["p_holm"] < ALPHA and line["gain"] * sign > 0]
 
+    @staticmethod
+    def on_one_split(lines):
+        """Return whether runs of all these settings differ in their seeds alone, on the public split."""
+        return all(line["protocol"] in ("public", "kipf") for line in lines)
+
+    def controls_gain_as_much(self):
+        """Return whether a ReLU after further shifts gains more wherever an activation gains significantly."""
+        return all(
+            max(self.score(line["protocol"], line["level"], "relu-hops", 1, line["width"])["gain"], 0) > line["gain"]
+            for line in self.pairs(1)
+        )
+
+    def step_sizes_at_edge(self):
+        """Return whether nine in ten networks at equal rounds take the largest step size that was tried."""
+        rates = [line["rate"] for line in self.tables["rounds"]]
+        return rates.count(max(rates)) >= 0.9 * len(rates)
+
     def score(self, protocol, level, method, hops=None, width=None):
         """Return the line of an activation in a setting of a benchmark."""
         where = {"protocol": protocol, "level": level, "method": method, "hops": hops}
@@ -280,8 +300,12 @@ class Lookup:
         return [split for split, numbers in sorted(found.items()) if len(numbers) > 1]
 
     def best_at_rounds(self, split):
-        """Return the network with a gain that validates best, at each number of rounds with the most networks."""
-        lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in POINTWISE_KINDS]
+        """Return the network with a gain that validates best, at each number of rounds with the most networks.
+
+        Linear controls are not among them.
+        """
+        controls = POINTWISE_KINDS | LINEAR_KINDS
+        lines = [line for line in self.lines("rounds", split=split) if line["kind"] not in controls]
         lines = [line for line in lines if line["gain"] is not None]
         most = max(line["networks"] for line in lines)
         lines = sorted((line for line in lines if line["networks"] == most), key=lambda line: line["validation"])

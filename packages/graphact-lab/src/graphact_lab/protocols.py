@@ -258,6 +258,18 @@ def changed_protocol(
     return replace(protocol, training=trained, task_options=options, **changed["protocol"])
 
 
+def changed_settings(
+    found: Any, methods: Sequence[str], changes: Mapping[str, str] | None, names: Sequence[str]
+) -> Any:
+    """Settings of an experiment of its own, limited to some methods and with changes of these names given as text."""
+    changed: dict[str, Any] = {"methods": tuple(dict.fromkeys(methods))} if methods else {}
+    for name, text in (changes or {}).items():
+        values = tuple(as_value(part) for part in text.split(","))
+        is_list = isinstance(getattr(found, check_choice("--set", name, names)), tuple)
+        changed[name] = values if is_list else values[0]
+    return replace(found, **changed)
+
+
 def as_value(text: str) -> Any:
     """A number, a truth value or None where the text is one, else the text."""
     try:

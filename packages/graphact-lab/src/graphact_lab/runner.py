@@ -4,13 +4,12 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import graphact
 from graphact.nn import FIR, GCNN, GraphModule
 from graphact.spec import HopMixture
 from graphact.training import Fleet, Task
@@ -18,6 +17,7 @@ from graphact_lab.baselines import baselines, prepared_baselines
 from graphact_lab.descriptions import find_experiment
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import Condition, Protocol, TrainingJob, jobs_of, key_of_baselines, run_seed
+from graphact_lab.provenance import provenance
 from graphact_lab.store import Row, Store, StoreError
 
 CHECKPOINT_SECONDS = 20.0
@@ -56,9 +56,7 @@ def run_protocol(
             made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, data_seed, data)
             tasks = experiment.prepare_tasks(protocol, job.condition, plain, data_seed, data)
         if needs_baselines:
-            with store.claim(baseline_key) as mine:
-                if mine and not store.is_finished(baseline_key):
-                    store.finish(baseline_key, run_baselines(protocol, job.condition, plain, tasks, seed))
+            store.fill(baseline_key, partial(run_baselines, protocol, job.condition, plain, tasks, seed))
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
@@ -202,10 +200,7 @@ def stamp(protocol: Protocol, device: str) -> Row:
         "experiment": protocol.experiment,
         "preset": protocol.preset,
         "protocol": protocol.name,
-        "graphact": graphact.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device == "cuda" else device,
-        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **provenance(device),
     }
 
 

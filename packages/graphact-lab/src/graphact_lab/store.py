@@ -4,7 +4,7 @@ Published results hold all cells in one Parquet file.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,23 @@ class Store:
         """Write the rows of a cell; its checkpoint is of no more use."""
         write_atomically(self._rows_file(key), json.dumps(rows, indent=1).encode())
         self.checkpoint(key).unlink(missing_ok=True)
+
+    def fill(self, key: str, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
+        """Finish a cell with the rows of a call, unless it is finished or another process holds it."""
+        with self.claim(key, wait=wait) as mine:
+            if mine and not self.is_finished(key):
+                self.finish(key, make())
+
+    def check_settings(self, wanted: Mapping[str, Any]) -> None:
+        """Raise if a cell has other values of these settings: a report could not tell them apart."""
+        for row in self.first_rows():
+            found = row.get("settings", {})
+            for name in sorted(wanted):
+                if found.get(name) != wanted[name]:
+                    change = f"{name} {found.get(name)} instead of {wanted[name]}"
+                    raise StoreError(
+                        f"{self.directory} holds results of other settings ({change}); choose another --out"
+                    )
 
     def checkpoint(self, key: str) -> Path:
         """Return the file of a half-finished cell."""

@@ -1,23 +1,11 @@
-"""One look for every figure and table: how methods are called and drawn, how numbers read, and the sheet of figures."""
+"""One look for every figure and table: how methods are called and drawn, and how numbers read."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphact_lab.figures import FAINT, GREY, INK, WIDTH, house_style, new_sheet, settle, to_png, to_svg
-
-__all__ = [
-    "FAINT",
-    "GREY",
-    "INK",
-    "WIDTH",
-    "house_style",
-    "new_sheet",
-    "settle",
-    "to_png",
-    "to_svg",
-]  # and what is defined here
+from graphact_lab.figures import GREY, INK
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 import csv
 import math
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from html import unescape
 from statistics import fmean, stdev
@@ -13,8 +11,8 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.published import ON_A_DEVICE, device_rows
 from graphact_lab.descriptions import OWN, find_experiment
-from graphact_lab.experiments.rounds.experiment import RoundsJob
 from graphact_lab.parquet import encode_cells
 from graphact_lab.report import write_report
 from graphact_lab.store import Store, find_stores
@@ -24,8 +22,7 @@ from support.places import ROOT
 RESULTS = ROOT / "results"
 EVERY = [store.directory.relative_to(RESULTS).as_posix() for store in find_stores(RESULTS, "**")]
 FOLDERS = [name for name in EVERY if "/" not in name]
-ON_A_DEVICE = "python benchmarks/device_rows.py"  # which noted rows of folders without another command
-REPORTED = [name for name in EVERY if name.partition("/")[0] not in ("search", "sweeps", *OWN)]
+REPORTED = [name for name in EVERY if not name.startswith(("search/", "sweeps/", *OWN))]
 
 
 def is_of_a_device(name):
@@ -68,7 +65,7 @@ def is_same(number, text):
 
 def test_there_are_some():
     assert len(FOLDERS) >= 7
-    assert {*FOLDERS, "benchmarks/gcn"} - {*OWN} <= {*REPORTED}
+    assert {*FOLDERS, "benchmarks/gcn"} - {*OWN} <= {*REPORTED, *(name for name in FOLDERS if name.startswith(OWN))}
     assert len(EVERY) > len(REPORTED) > 30
 
 
@@ -124,7 +121,7 @@ def test_pages_show_results_and_figures(made):
 @pytest.mark.parametrize("name", [name for name in FOLDERS if not is_of_a_device(name)])
 def test_rows_are_complete_and_of_the_noted_command(name):
     store = Store(RESULTS / name)
-    (command,) = store.commands()
+    command = store.commands()[0]
     words = command.split()
     first = int(words[words.index("--seed") + 1])
     seeds = range(first, first + (int(words[words.index("--seeds") + 1]) if "--seeds" in words else 1))
@@ -137,18 +134,32 @@ def test_rows_are_complete_and_of_the_noted_command(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FOLDERS if is_of_a_device(name)])
-def test_rows_of_a_device_are_cells_that_the_noted_command_lists(name):
-    store = Store(RESULTS / name)
-    (command,) = store.commands()
-    listing = [sys.executable, *command.split()[1:], "--list"]
-    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    titles = {line.partition(f" {name}: ")[2] for line in listed}
-    rows = store.rows()
-    assert {row["seed"] for row in rows} == {0}
-    assert {(row["experiment"], row["preset"]) for row in rows} == {(name, "full")}
+def test_rows_of_a_device_are_alike(name):
+    rows = Store(RESULTS / name).rows()
+    assert {row["preset"] for row in rows} <= {"full", "paper"}
     assert {row["device"] for row in rows if row["kind"] == "model"} == {"NVIDIA H200"}
-    cells = store.cells().values()
-    assert {len(rows) for rows in cells} == {160}
-    for row, *_ in cells:
-        own = RoundsJob(row["method"], row["rounds"], row["sources"]).title
-        assert own in titles or row["kind"] == "baseline", own
+
+
+def test_a_list_of_cells_is_trained_in_its_order(tmp_path, capsys):
+    script = device_rows()
+    cells = [cell for cell in script.all_cells() if cell.group == "a1"]
+    script.show(cells, 2)
+    (tmp_path / "cells.txt").write_text(printed := capsys.readouterr().out)
+    assert script.listed(cells, tmp_path / "cells.txt") == cells
+    assert f"# a1: {len(cells)} cells, {sum(cell.seconds for cell in cells) / 120:.1f} minutes" in printed
+    (tmp_path / "cells.txt").write_text("\n".join(reversed(printed.splitlines())))
+    assert script.listed(cells, tmp_path / "cells.txt") == cells[::-1]
+    (tmp_path / "cells.txt").write_text("a1 10s nothing rounds: gelu")
+    with pytest.raises(SystemExit, match="names 1 cells that do not exist, such as nothing"):
+        script.listed(cells, tmp_path / "cells.txt")
+
+
+@pytest.mark.slow
+def test_cells_that_are_published_are_not_listed():
+    script = device_rows()
+    cells = [cell for cell in script.all_cells() if cell.folder == "rounds"]
+    known = script.published(cells, RESULTS)
+    assert {key for cell in known for key in cell.titles} == {
+        key for key, rows in Store(RESULTS / "rounds").cells().items() if rows[0]["kind"] == "model"
+    }
+    assert len(cells) > len(known) > 20

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-import scipy.stats
 import torch
 
 from support.places import ROOT
@@ -52,19 +51,6 @@ def test_dense_networks_are_gcnns(benchmarks):
         expected = task.read(model(task.inputs[:50], task.graph))
         found = task.read(DenseNetwork(model, torch.nn.Tanh(), task)(task.inputs[:50], task.graph))
     torch.testing.assert_close(found, expected)
-
-
-def test_statistics(benchmarks):
-    from robustness_figures import holm, mean_and_margin, paired_p
-
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    values = [1.0, 2.0, 4.0, 4.5]
-    low, high = scipy.stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    mean, margin = mean_and_margin(values)
-    assert (mean - margin, mean + margin) == pytest.approx((low, high))
-    assert paired_p(values) == pytest.approx(scipy.stats.ttest_rel(values, [0.0] * 4).pvalue)
-    assert paired_p([0.0, 0.0]) == 1.0
 
 
 def run(*arguments):

@@ -14,7 +14,15 @@ from graphact_lab.experiments.scheduling.conflicts import KINDS, Conflicts, draw
 from graphact_lab.experiments.scheduling.experiment import FULL, KeyJob, find_settings
 from graphact_lab.experiments.scheduling.greedy_rules import greedy, load, local_greedy, optimum, rounds_of, rule_key
 from graphact_lab.experiments.scheduling.keys import CONVOLUTIONS, KeyFleet, soft_load, train
-from graphact_lab.experiments.scheduling.report import LABELS, best_jobs, crossed, schedulers, tried_in_time, write_page
+from graphact_lab.experiments.scheduling.report import (
+    LABELS,
+    best_jobs,
+    crossed,
+    schedulers,
+    time_table,
+    tried_in_time,
+    write_page,
+)
 from graphact_lab.experiments.scheduling.runner import matched_width
 from graphact_lab.experiments.scheduling.slots import PACKETS, air_time, run_slots, usual_arrivals
 from graphact_lab.store import Store
@@ -238,12 +246,22 @@ def test_choices_in_time_are_counted():
     assert {row["rounds"] for row in schedulers(rows)[LABELS["bank"]][1]} == {3}
 
 
+def test_what_is_carried_in_overload_is_told_at_the_largest_load_that_was_run():
+    common = {"kind": "slots", "method": "w", "rounds": 1, "layers": None, "contention": 1, "margin": 1.0}
+    rows = [
+        {**common, "load": load, "slope": 0.0, "throughput": 0.5 / load, "delay": 9 * load} for load in (0.6, 0.8, 1.0)
+    ]
+    header, _, line = time_table(schedulers(rows)).splitlines()
+    assert "carried at 1 | delay at 0.6" in header
+    assert line.split("|")[4].strip() == "0.500"
+
+
 @pytest.mark.slow
 def test_from_command_to_report(tmp_path, capsys):
     arguments = ["run", "scheduling", "--preset", "smoke", "--device", "cpu", "--out", str(tmp_path)]
     assert main(arguments) == 0
     page = (tmp_path / "report.md").read_text()
-    assert "best on this traffic itself, of " in page
+    assert re.search(r"numbers\s+of choices: .*rule w \d, ", page)
     assert "rule w / (1 + d)" in page
     rows = Store(tmp_path).rows()
     assert {row["kind"] for row in rows} == {"model", "baseline", "tuning", "slots"}
@@ -257,6 +275,8 @@ def test_from_command_to_report(tmp_path, capsys):
     capsys.readouterr()
     assert main([*arguments, "--set", "steps=4"]) == 2
     assert "holds results of other settings (steps 3 instead of 4)" in capsys.readouterr().err
+    assert main([*arguments, "--seeds", "2"]) == 2, "keys of one seed and the rule of another are not paired"
+    assert "holds results of other settings (seed 0 instead of 1)" in capsys.readouterr().err
     assert json.loads((tmp_path / "run.json").read_text())["commands"]
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import Any
 
 from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
@@ -62,21 +63,17 @@ def presets() -> list[str]:
                 models = cells * protocol.graphs * protocol.splits * protocol.nodes
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
                 lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
-    for settings in (flocking.QUICK, flocking.MEDIUM, flocking.FULL):
-        models = len(settings.jobs) * settings.realizations
-        epochs = settings.imitation.get("epochs", flocking.EPOCHS)
-        counts = f"{len(settings.jobs):6d} {models:7d} {epochs:7d}"
-        lines.append(f"{flocking.NAME:21s} {settings.preset:7s} {settings.preset:21s} {counts}")
-    for own in (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL):
-        counts = f"{len(own.jobs):6d} {len(own.jobs) * own.replicas:7d} {own.steps:7d}"
-        lines.append(f"{scheduling.NAME:21s} {own.preset:7s} {own.preset:21s} {counts}")
-    for sensors in (faulty.QUICK, faulty.FULL):
-        counts = f"{len(sensors.jobs):6d} {len(sensors.jobs) * sensors.origins:7d} {sensors.epochs:7d}"
-        lines.append(f"{faulty.NAME:21s} {sensors.preset:7s} {sensors.preset:21s} {counts}")
-    for equal in (rounds.QUICK, rounds.FULL):
-        models = len(equal.jobs) * equal.graphs * equal.splits * equal.nodes
-        counts = f"{len(equal.jobs):6d} {models:7d} {equal.epochs:7d}"
-        lines.append(f"{rounds.NAME:21s} {equal.preset:7s} {equal.preset:21s} {counts}")
+    teams = (flocking.QUICK, flocking.MEDIUM, flocking.FULL)
+    links = (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL)
+    own: list[tuple[Any, int, int]] = [
+        *((one, one.realizations, one.imitation.get("epochs", flocking.EPOCHS)) for one in teams),
+        *((one, one.replicas, one.steps) for one in links),
+        *((one, one.origins, one.epochs) for one in (faulty.QUICK, faulty.FULL)),
+        *((one, one.graphs * one.splits * one.nodes, one.epochs) for one in (rounds.QUICK, rounds.FULL)),
+    ]
+    for one, replicas, epochs in own:
+        counts = f"{len(one.jobs):6d} {len(one.jobs) * replicas:7d} {epochs:7d}"
+        lines.append(f"{one.experiment:21s} {one.preset:7s} {one.preset:21s} {counts}")
     return lines
 
 

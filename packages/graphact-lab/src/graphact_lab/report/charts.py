@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from graphact_lab.figures import house_style, new_sheet, settle, to_png, to_svg
+from graphact_lab.figures import GREY, INK, house_style, new_sheet, settle, to_png, to_svg
 from graphact_lab.report.tables import Table
-from graphact_lab.style import GREY, INK, Variant, format_number
+from graphact_lab.style import Variant, format_number
 
 PLOT, ROW, PANEL, AXIS, LEGEND_ROW = 2.6, 0.19, 0.4, 0.6, 0.17  # inches
 WIDTH = 5.0

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from graphact.graph import Graph
 from graphact_lab.data.diffused_sources import (
     SOURCES,
     STEPS,
@@ -12,7 +13,7 @@ from graphact_lab.data.diffused_sources import (
     source_localization_tasks,
 )
 from graphact_lab.experiments.rounds import report, runner
-from graphact_lab.experiments.rounds.experiment import METHODS, NEAREST, RoundsJob, find_settings, orders_of
+from graphact_lab.experiments.rounds.experiment import GATV2, METHODS, NEAREST, RoundsJob, find_settings, orders_of
 from graphact_lab.store import Store, StoreError
 
 
@@ -21,6 +22,9 @@ from graphact_lab.store import Store, StoreError
 def test_networks_spend_all_rounds_or_are_left_out(method, rounds):
     if orders_of(method, rounds):
         model = runner.make_model(RoundsJob(method, rounds, "random"), 3)
+        if method == GATV2:
+            assert len(model.convolutions) == rounds
+            return
         assert sum(layer.exchanges for layer in model.layers()) == rounds
     else:
         assert "max-l" in method or "median-l" in method or rounds in (1,) or rounds % 2
@@ -57,6 +61,20 @@ def test_sources_can_be_unseen_in_the_experiment_of_the_paper():
     assert all(torch.equal(getattr(task, part), getattr(again, part)) for part in ("train", "validation", "test"))
     with pytest.raises(ValueError, match="other communities"):
         source_localization_tasks(1, 1, 1, sources="unseen", community_size=12)
+
+
+def test_attention_has_the_residuals_of_the_other_networks():
+    torch.manual_seed(0)
+    graph, x = Graph.from_edge_index(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=4), torch.randn(2, 4, 1)
+    model = runner.make_model(RoundsJob(GATV2, 3, "random"), 5)
+    first, *others = model.convolutions
+    found = torch.nn.functional.gelu(first(x, graph))
+    for layer in others:
+        found = found + torch.nn.functional.gelu(layer(found, graph))
+    assert torch.equal(model(x, graph), model.readout(found))
+    first, second = (model := runner.make_model(RoundsJob(GATV2, 2, "random"), 5)).convolutions
+    found = torch.nn.functional.gelu(second(torch.nn.functional.gelu(first(x, graph)), graph))
+    assert torch.equal(model(x, graph), model.readout(found))
 
 
 def test_a_graph_without_weights_keeps_its_neighbours():

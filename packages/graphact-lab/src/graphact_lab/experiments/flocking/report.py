@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from graphact.storage import write_atomically
 from graphact_lab.experiments.flocking.experiment import ORDER, OTHER_GAIN, USUAL, differing, world_of
-from graphact_lab.figures import house_style, new_sheet, to_png
+from graphact_lab.figures import GREY, house_style, new_sheet, to_png
 from graphact_lab.protocols import is_pointwise
 from graphact_lab.statistics import Difference, choose, difference, holm, summarize
 from graphact_lab.store import Row, StoreError
-from graphact_lab.style import GREY, Variant, markdown_table, spread
+from graphact_lab.style import Variant, markdown_table, spread
 
 GAPS = ("policy", "difference", "runs above", "p (Holm)", "effect d")
 """What :func:`compared` tells of each policy."""

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from graphact_lab.experiments.flocking.policies import Policies
 from graphact_lab.experiments.flocking.world import Teams, World
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
+from graphact_lab.provenance import provenance
 from graphact_lab.store import Row, Store, StoreError
 
 Condition = dict[str, float]
@@ -154,10 +154,9 @@ def run(
     watcher, field = watcher or JobWatcher(), Airfield(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
     if with_baselines:
-        key = settings.key(None, seed)
-        with store.claim(key) as mine:
-            if mine and not store.is_finished(key):
-                store.finish(key, [row for name in ("expert", "none") for row in baseline_rows(field, name)])
+        store.fill(
+            settings.key(None, seed), lambda: [row for name in ("expert", "none") for row in baseline_rows(field, name)]
+        )
     for job in settings.jobs:
         key = settings.key(job, seed)
         with store.claim(key) as mine:
@@ -221,8 +220,5 @@ def stamp(field: Airfield, job: Job | None) -> Row:
         "seed": field.seed,
         "settings": field.settings.settings(job, field.seed),
         "metric": "cost relative to the expert",
-        "graphact": graphact.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if field.device.type == "cuda" else "cpu",
-        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **provenance(field.device.type),
     }

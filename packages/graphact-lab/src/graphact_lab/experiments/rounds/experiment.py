@@ -6,7 +6,7 @@ from typing import Any
 
 from graphact._checks import check_choice, check_integer, check_positive
 from graphact_lab.descriptions import ROUNDS, ROUNDS_PRESETS
-from graphact_lab.protocols import as_value, file_key
+from graphact_lab.protocols import changed_settings, file_key
 
 NAME = ROUNDS
 PARTS = ("random", "unseen")  # how samples are divided, see runner.with_unseen_sources
@@ -34,7 +34,9 @@ ACTIVATIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "max-ga-unshifted": (3, {"name": "max-ga", "hops": 1, "unshifted": True}),
 }
 NEAREST = "nearest-neighbor"  # a baseline, which reads all nodes
-METHODS = (*POINTWISE, *ACTIVATIONS, *BANKS, *WITHOUT_SHIFT)
+STACKED = (*POINTWISE, *ACTIVATIONS, *BANKS, *WITHOUT_SHIFT)
+GATV2 = "gatv2"  # attention and GELU; its networks are trained one by one, so that presets leave it out
+METHODS = (*STACKED, GATV2)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Rounds:
     """Everything that decides the results."""
 
     preset: str
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[str, ...] = STACKED
     rounds: tuple[int, ...] = (2, 4, 6, 9)
     sources: tuple[str, ...] = PARTS
     width: int = 8
@@ -143,9 +145,5 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         ['gelu, 4 rounds, unseen sources']
     """
     found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, ROUNDS_PRESETS)]
-    changed: dict[str, Any] = {"methods": tuple(dict.fromkeys(methods))} if methods else {}
-    for name, text in (changes or {}).items():
-        values = tuple(as_value(part) for part in text.split(","))
-        is_list = isinstance(getattr(found, check_choice("--set", name, CHANGED)), tuple)
-        changed[name] = values if is_list else values[0]
-    return replace(found, **changed)
+    made: Rounds = changed_settings(found, methods, changes, CHANGED)
+    return made

@@ -24,6 +24,7 @@ NAMES = {
     "bank-pna": "bank, 4 functions",
     "sage-max": "SAGE max",
     "pna": "PNA",
+    "gatv2": "GATv2",
     "max-ga-unshifted": "Max G.A. from k = 0",
     "mean-ga": "Mean G.A. (linear)",
     NEAREST: "nearest neighbour",

@@ -4,19 +4,22 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-import graphact
 from graphact.graph import Graph
 from graphact.nn import GCNN
 from graphact.training import Fleet, Task, TrainingSettings
+from graphact_lab.attention import GATv2
 from graphact_lab.data.diffused_sources import BLOCKS, source_localization_tasks, with_unseen_sources
 from graphact_lab.experiments.rounds.experiment import (
     ACTIVATIONS,
     BANKS,
+    GATV2,
     LOCALIZATION,
     NAME,
     NEAREST,
@@ -26,11 +29,30 @@ from graphact_lab.experiments.rounds.experiment import (
     orders_of,
 )
 from graphact_lab.job_progress import JobWatcher
-from graphact_lab.store import Row, Store, StoreError
+from graphact_lab.provenance import provenance
+from graphact_lab.store import Row, Store
 
 
-def make_model(job: RoundsJob, width: int, out_features: int = BLOCKS.communities) -> GCNN:
+class AttentionNetwork(nn.Module):
+    """Layers of GATv2 and GELU, with residuals as in the other networks, and a linear readout."""
+
+    def __init__(self, layers: int, width: int, out_features: int) -> None:
+        super().__init__()
+        pairs = [(1, width), *[(width, width)] * (layers - 1)]
+        self.convolutions, self.readout = nn.ModuleList(GATv2(*pair) for pair in pairs), nn.Linear(width, out_features)
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        for number, convolution in enumerate(self.convolutions):
+            made = F.gelu(convolution(x, graph))
+            x = x + made if number and len(self.convolutions) > 2 else made
+        answers: Tensor = self.readout(x)
+        return answers
+
+
+def make_model(job: RoundsJob, width: int, out_features: int = BLOCKS.communities) -> nn.Module:
     """Return a network of a job; layers after the first add their input to their output if there are more than two."""
+    if job.method == GATV2:
+        return AttentionNetwork(job.rounds, width, out_features)
     orders = orders_of(job.method, job.rounds)
     options: dict[str, Any] = {"order": orders, "bias": True, "out_features": out_features, "residual": len(orders) > 2}
     if ops := {**BANKS, **WITHOUT_SHIFT}.get(job.method):
@@ -69,11 +91,7 @@ def without_weights(tasks: Sequence[Task]) -> list[Task]:
 def check_settings(settings: Rounds, store: Store, seed: int) -> None:
     """Raise if the store holds rows of other settings: a report could not tell them apart."""
     wanted = settings.settings(settings.jobs[0], seed)
-    for row in store.first_rows():
-        for name in sorted(wanted.keys() - {"method", "rounds", "sources", "seed"}):
-            if (found := row["settings"].get(name)) != wanted[name]:
-                change = f"{name} {found} instead of {wanted[name]}"
-                raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
+    store.check_settings({name: wanted[name] for name in wanted.keys() - {"method", "rounds", "sources", "seed"}})
 
 
 def run(
@@ -94,21 +112,11 @@ def run(
     for sources in settings.sources:
         tasks = make_tasks(settings, sources, seed)
         neighbor = RoundsJob(NEAREST, 0, sources)
-        jobs = [job for job in settings.jobs if job.sources == sources]
-        has_neighbor = with_baselines and settings.task == LOCALIZATION
-        for job in [*([neighbor] if has_neighbor else []), *jobs]:
-            key = settings.key(job, seed)
-            with store.claim(key) as mine:
-                if not mine or store.is_finished(key):
-                    continue
-                if job is neighbor:
-                    store.finish(key, nearest_neighbor(settings, job, tasks, seed))
-                    continue
-                watcher.start(job.title, settings.epochs * len(settings.rates))
-                rows = run_job(settings, job, tasks, seed, device, watcher)
-                store.finish(key, rows)
-                mean, metric = sum(row["value"] for row in rows) / len(rows), rows[0]["metric"]
-                watcher.finish(job.title, f"{mean:.1f} % right" if metric == "accuracy" else f"{metric} {mean:.4g}")
+        if with_baselines and settings.task == LOCALIZATION:
+            store.fill(settings.key(neighbor, seed), partial(nearest_neighbor, settings, neighbor, tasks, seed))
+        for job in settings.jobs:
+            if job.sources == sources:
+                store.fill(settings.key(job, seed), partial(run_job, settings, job, tasks, seed, device, watcher))
 
 
 def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
@@ -126,6 +134,7 @@ def run_job(
     settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int, device: str, watcher: JobWatcher
 ) -> list[Row]:
     """Train the networks of a job with each step size; return the rows of the better one on validation samples."""
+    watcher.start(job.title, settings.epochs * len(settings.rates))
     begun = time.perf_counter()
     tasks = without_weights(tasks) if job.method in WITHOUT_SHIFT else tasks
     found = []
@@ -146,9 +155,11 @@ def run_job(
         "metric": tasks[0].metric,
         "rate": rate,
         "parameters": sum(parameter.numel() for parameter in models[0].parameters()),
-        "exchanges": sum(layer.exchanges for layer in models[0].layers()),
+        "exchanges": job.rounds,
         "seconds": (time.perf_counter() - begun) / len(models),
     }
+    mean = sum(result.test) / len(models)
+    watcher.finish(job.title, f"{mean:.1f} % right" if tasks[0].metric == "accuracy" else f"RMSE {mean:.4g}")
     return [
         common | place_of(task) | {"value": value, "validation": validation}
         for task, validation, value in zip(tasks, result.validation, result.test, strict=True)
@@ -164,10 +175,7 @@ def stamp(settings: Rounds, job: RoundsJob, seed: int, device: str) -> Row:
         "metric": "accuracy",
         "seed": seed,
         "settings": settings.settings(job, seed),
-        "graphact": graphact.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-        "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **provenance(device),
     }
 
 

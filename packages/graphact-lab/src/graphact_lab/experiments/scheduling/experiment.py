@@ -6,7 +6,7 @@ from typing import Any
 
 from graphact._checks import check_choice, check_integer
 from graphact_lab.descriptions import SCHEDULING, SCHEDULING_PRESETS
-from graphact_lab.protocols import as_value, file_key
+from graphact_lab.protocols import changed_settings, file_key
 
 NAME = SCHEDULING
 # Methods whose keys learn, the most telling first; "topology" is the GCN of Zhao et al., which never sees utilities
@@ -145,9 +145,5 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
     found = {"quick": QUICK, "medium": MEDIUM, "full": FULL, "smoke": SMOKE}[
         check_choice("preset", preset, SCHEDULING_PRESETS)
     ]
-    changed: dict[str, Any] = {"methods": tuple(dict.fromkeys(methods))} if methods else {}
-    for name, text in (changes or {}).items():
-        values = tuple(as_value(part) for part in text.split(","))
-        value: Any = values if check_choice("--set", name, CHANGED) == "rounds" else values[0]
-        changed[name] = value
-    return replace(found, **changed)
+    made: Scheduling = changed_settings(found, methods, changes, CHANGED)
+    return made

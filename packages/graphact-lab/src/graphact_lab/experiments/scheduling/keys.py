@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from graphact.functional import neighborhood_max
 from graphact.functional.adaptive_filter import check_functions
 from graphact.functional.neighborhood import functions_pass
-from graphact.functional.segments import Segments
 from graphact.graph import Graph
 from graphact.nn import AdaptiveFilterBank, GraphFilter
+from graphact_lab.attention import GATv2
 from graphact_lab.experiments.scheduling.conflicts import Conflicts, draw_random
 from graphact_lab.experiments.scheduling.greedy_rules import greedy, rule_key
 
@@ -55,22 +55,6 @@ class PNA(nn.Module):
         grown = (1 + degree).log() / self.scale
         scaled = [parts, parts * grown, parts / grown.clamp_min(0.1)]
         return self.last(torch.cat([x, *scaled], -1))
-
-
-class GATv2(nn.Module):
-    """Attention whose scores depend on both ends, over closed neighbourhoods, and an own term (Brody et al. 2022)."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.source, self.target = nn.Linear(in_features, out_features), nn.Linear(in_features, out_features)
-        self.own, self.score = nn.Linear(in_features, out_features), nn.Linear(out_features, 1, bias=False)
-
-    def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        segments = Segments.of(graph.incoming, closed=True)
-        sent, read = segments.at_cols(self.source(x)), segments.at_rows(self.target(x))
-        score = self.score(F.leaky_relu(sent + read, 0.2))
-        power = (score - segments.at_rows(segments.extreme(score.detach(), "amax"))).exp()
-        return self.own(x) + segments.sum(power * sent) / segments.sum(power)
 
 
 CONVOLUTIONS: dict[str, Callable[[int, int], nn.Module]] = {

@@ -26,7 +26,7 @@ LABELS = {
 COLORS = dict(zip(METHODS, ("#0072b2", "#cc79a7", "#009e73", "#d55e00", "#e69f00", GREY, "#56b4e9"), strict=True))
 MARKERS = dict(zip(METHODS, "^oXsDPv", strict=True))
 TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geometric", "flows": "Flows"}
-LIGHT, OVERLOAD = 0.7, 1.2  # loads at which delay and throughput are told
+LIGHT = 0.7  # the load at which delay is told, or the nearest one
 INTRODUCTION = """\
 Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
 many rounds as the keys, in the number that carries most. Intervals are 95 %, over graphs and seeds as crossed factors;
@@ -34,8 +34,8 @@ p is Holm's over the table. Where rounds can be divided between layers and itera
 graphs have chosen."""
 GAPS = "Points of load beyond the rule; bold where they are significant:"
 IN_TIME = """\
-Each scheduler stands with the rounds and layers that are best on this traffic itself, of {counts} tried: the more were
-tried, the more the choice flatters."""
+Each scheduler has the rounds and layers that are best on this traffic itself. A choice of more flatters more; numbers
+of choices: {counts}."""
 
 
 def crossed(values: Sequence[Sequence[float]]) -> Estimate:
@@ -141,28 +141,31 @@ def tried_in_time(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def worth(rows: Sequence[Row]) -> tuple[float, float]:
-    """The largest load whose backlog does not grow with certainty, and what is carried beyond all loads."""
+    """The largest load whose backlog does not grow with certainty, and what is carried at the largest load of all."""
     stable = max((row["load"] for row in rows if row["slope"] - row["margin"] <= 0), default=0.0)
-    return stable, OVERLOAD * value_at(rows, OVERLOAD, "throughput")
-
-
-def value_at(rows: Sequence[Row], load: float, name: str) -> float:
-    """A value at the load that is nearest."""
-    return float(min(rows, key=lambda row: abs(row["load"] - load))[name])
+    overload = max(rows, key=lambda row: row["load"])
+    return stable, overload["load"] * overload["throughput"]
 
 
 def time_table(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> str:
     """A line for each contention and scheduler."""
+    loads = loads_of(found)
+    light = min(loads, key=lambda load: abs(load - LIGHT))
     lines = []
     for contention in sorted({contention for own in found.values() for contention in own}):
         for label, own in found.items():
             stable, carried = worth(own[contention])
             rounds = own[contention][0]["rounds"]
-            delay = value_at(own[contention], LIGHT, "delay")
+            delay = next(row["delay"] for row in own[contention] if row["load"] == light)
             cells = ("none" if rounds is None else str(rounds), f"{stable:.2f}", f"{carried:.3f}", f"{delay:.1f}")
             lines.append((f"{label}, c = {contention}", *cells))
-    header = ("scheduler", "rounds", "largest stable load", f"carried at {OVERLOAD:g}", f"delay at {LIGHT:g} (slots)")
+    header = ("scheduler", "rounds", "largest stable load", f"carried at {loads[-1]:g}", f"delay at {light:g} (slots)")
     return markdown_table(header, lines)
+
+
+def loads_of(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> list[float]:
+    """The loads that were run, in order."""
+    return sorted({row["load"] for own in found.values() for rows in own.values() for row in rows})
 
 
 def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
@@ -201,7 +204,7 @@ def draw_time(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> Any:
         look = looks.get(label, {"color": GREY, "linestyle": ":"})
         axes.plot(range(len(contentions)), carried, label=label, **look)
         axes.set_xticks(range(len(contentions)), [str(contention) for contention in contentions])
-    axes.set(xlabel="Messages that follow each other in a round (c)", ylabel=f"Carried at load {OVERLOAD:g}")
+    axes.set(xlabel="Messages that follow each other in a round (c)", ylabel=f"Carried at load {loads_of(found)[-1]:g}")
     axes.grid(axis="y")
     sheet.legend(*axes.get_legend_handles_labels(), ncols=2, loc="outside upper center")
     return sheet

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-import graphact
 from graphact.graph import Graph
 from graphact_lab.experiments.scheduling.conflicts import KINDS, Conflicts, draw_geometric, draw_random
 from graphact_lab.experiments.scheduling.experiment import (
@@ -37,7 +35,8 @@ from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, tra
 from graphact_lab.experiments.scheduling.slots import run_slots, usual_arrivals
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
-from graphact_lab.store import Row, Store, StoreError
+from graphact_lab.provenance import provenance
+from graphact_lab.store import Row, Store
 
 LOSSES = (0.05, 0.2)  # of messages
 CONTENTIONS = (1, 4, 16)
@@ -219,14 +218,9 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
 
 
 def check_settings(settings: Scheduling, store: Store, seed: int) -> None:
-    """Raise if the store holds rows of other settings: a report could not tell them apart."""
+    """Raise if the store holds rows of other settings or another seed, whose test graphs are others."""
     wanted = settings.settings(None, seed)
-    for row in store.first_rows():
-        found = row.get("settings", {})
-        for name in sorted(wanted.keys() & found.keys() - {"seed"}):
-            if found[name] != wanted[name]:
-                change = f"{name} {found[name]} instead of {wanted[name]}"
-                raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
+    store.check_settings({name: wanted[name] for name in wanted.keys() - {"rules"}})
 
 
 def run(
@@ -242,23 +236,13 @@ def run(
 
     The rate of a method is chosen before its networks are trained, by the first process that needs it.
     """
+    check_settings(settings, store, seed)
     watcher, laboratory = watcher or JobWatcher(), Laboratory(settings, seed, device)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def fill(key: str, job: KeyJob | None, make: Callable[[], list[Row]], *, wait: bool = False) -> None:
-        with store.claim(key, wait=wait) as mine:
-            if mine and not store.is_finished(key):
-                common = {
-                    "experiment": NAME,
-                    "preset": settings.preset,
-                    "seed": seed,
-                    "settings": settings.settings(job, seed),
-                    "graphact": graphact.__version__,
-                    "torch": torch.__version__,
-                    "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-                    "finished": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                }
-                store.finish(key, [common | row for row in make()])
+    def stamped(job: KeyJob | None, make: Callable[[], list[Row]]) -> list[Row]:
+        common = {"experiment": NAME, "preset": settings.preset, "seed": seed, "settings": settings.settings(job, seed)}
+        return [common | provenance(device) | row for row in make()]
 
     def train_and_test(job: KeyJob) -> list[Row]:
         tuned = store.cells()[settings.tuning_key(job.method, seed)]
@@ -269,7 +253,8 @@ def run(
         return rows
 
     if with_baselines:
-        fill(settings.key(None, seed), None, partial(rule_rows, laboratory))
+        store.fill(settings.key(None, seed), partial(stamped, None, partial(rule_rows, laboratory)))
     for job in settings.jobs:
-        fill(settings.tuning_key(job.method, seed), None, partial(tune, laboratory, job.method), wait=True)
-        fill(settings.key(job, seed), job, partial(train_and_test, job))
+        choose_rate = partial(stamped, None, partial(tune, laboratory, job.method))
+        store.fill(settings.tuning_key(job.method, seed), choose_rate, wait=True)
+        store.fill(settings.key(job, seed), partial(stamped, job, partial(train_and_test, job)))
