@@ -128,7 +128,8 @@ function showFormed(problem, rounds, place, arrived) {
 function sumOf(problem, rounds, node) {
   const times = (weight, value) => `${short(weight)}·${value < 0 ? `(${short(value)})` : short(value)}`, {outputs, before} = compute(problem);
   if (!(problem.activation in MIXED) && problem.activation !== BANK) return `output = ${problem.activation}(${short(problem.x[node])}) = ${short(outputs[node])}`;
-  const functions = rounds.flatMap(round => round.functions.map(({name, weight, values}) => `${times(weight, values[node])} [${name}]`));
+  const readIn = ({sentName}, place) => /^(x|S.*x)$/.test(sentName) ? sentName : `x ${place + 1} away`;
+  const functions = rounds.flatMap((round, place) => round.functions.map(({name, weight, values}) => `${times(weight, values[node])} [${name} ${readIn(round, place)}]`));
   if (problem.activation !== BANK) {
     const own = `${times(problem.beta, Math.max(problem.x[node], 0))} [ReLU]`;
     return `output = ${[own, ...functions].join(" + ")} = ${short(outputs[node])}`;
@@ -143,7 +144,7 @@ function pythonOf(problem) {
   return [
     "import torch", "import graphact", "", "torch.set_default_dtype(torch.float64)",
     `edges = torch.tensor([\n    ${list(problem.edges.map(edge => edge[0]))},\n    ${list(problem.edges.map(edge => edge[1]))},\n], dtype=torch.int64)`,
-    `weight = torch.tensor(${list(problem.edges.map(edge => edge[2]))})`,
+    problem.edges.every(edge => edge[2] === 1) ? `weight = torch.ones(${problem.edges.length})` : `weight = torch.tensor(${list(problem.edges.map(edge => edge[2]))})`,
     `graph = graphact.Graph.from_edge_index(edges, weight, num_nodes=${problem.nodes})`,
     ...(problem.normalize ? [`graph = graph.normalize("${problem.normalize}")`] : []),
     `x = torch.tensor(${list(problem.x)})[:, None]`,
