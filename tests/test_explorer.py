@@ -305,7 +305,9 @@ def test_rounds_by_mouse(page):
     press("next")
     assert not page.find_element("id", "next").is_enabled()
     mixed = page.find_element("id", "mixed").text
-    assert mixed.startswith("z = 0.5·(-2) [x] + 0.5·5 [Sx] + 0.5·(-3.5) [S²x] + 0.5·4 [max x] + 0.5·(-1.5) [max Sx] = 1;")
+    assert mixed.startswith(
+        "z = 0.5·(-2) [x] + 0.5·5 [Sx] + 0.5·(-3.5) [S²x] + 0.5·4 [max x] + 0.5·(-1.5) [max Sx] = 1;"
+    )
     assert mixed.endswith("output = gelu(z) = 0.841")
     page.find_element("css selector", "[data-operation=min]").click()
     assert told()[1] == "1 1 from 0, 4 from 2 5 4 (of 2) 1 (of 0)"

@@ -5,13 +5,14 @@ import importlib
 import importlib.util
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+
+from house import tracked
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("graphact", "graphact_agents", "graphact_lab")
@@ -22,14 +23,6 @@ FILES = (  # in which a shell, systemd or a container finds commands
     "docs/*.md", "README.md", "packages/*/README.md", "CONTRIBUTING.md", "packages/*/CONTRIBUTING.md",
 )  # fmt: skip
 OUTSIDE = {"graphact.activations", "graphact.operations", "graphact_agents.operations"}  # groups of entry points
-
-
-def tracked(*patterns):
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("needs git, which knows the files of the repository")
-    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
 def names_in(tree):

@@ -13,7 +13,12 @@ VALUES = [4.0, -2.0, 0.5, 1.0, 9.0]  # of the neighbours; the last is an outlier
 WEIGHT = 0.4
 INK, SOFT, BLUE, ORANGE = "#1c2733", "#5b6673", "#1f5fa8", "#d9480f"
 FORMED = (
-    ("weighted sum", WEIGHT * sum(VALUES), f"every graph convolution (weights {WEIGHT:g})", SOFT),
+    (
+        "weighted sum",
+        WEIGHT * sum(VALUES),
+        f"every graph convolution (weights {WEIGHT:g})",
+        SOFT,
+    ),
     ("maximum", max(VALUES), "the extreme nearby", ORANGE),
     ("median", float(np.median(VALUES)), "the outlier 9 has one vote", ORANGE),
     ("deviation", float(np.std(VALUES)), "how much neighbours differ", ORANGE),
@@ -54,7 +59,11 @@ def draw():
         axis.text(4.85, y, meaning, fontsize=11, color=SOFT, va="center")
     axis.plot([2.0, 2.0], [0.4, -1.5], color=ORANGE, lw=3)
     axis.text(
-        2.15, -1.78, "orange: without a further message", fontsize=11, color=ORANGE
+        2.15,
+        -1.78,
+        "orange: without a further message",
+        fontsize=11,
+        color=ORANGE,
     )
     figure.savefig(
         OUT, bbox_inches="tight", facecolor="white", metadata={"Date": None}
