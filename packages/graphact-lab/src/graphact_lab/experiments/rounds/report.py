@@ -126,7 +126,7 @@ def lines_of(results: RoundsResults) -> list[list[str]]:
     columns = [(rounds, sources) for sources in results.sources for rounds in results.rounds]
     header = ["network"]
     for rounds, sources in columns:
-        header += [f"{COLUMNS[sources]}, {rounds} rounds", "gain"]
+        header += [f"{COLUMNS[sources]}, {rounds} rounds" if len(results.rounds) > 1 else COLUMNS[sources], "gain"]
     lines = [header]
     for method in results.methods:
         line = [label(method)]
@@ -265,7 +265,7 @@ table {{ border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: t
 th, td {{ padding: 0.3rem 0.6rem; text-align: right; vertical-align: bottom; border-bottom: 1px solid #d5d9de; }}
 td {{ white-space: nowrap; }}
 th:first-child {{ text-align: left; }}
-@media (max-width: 30rem) {{ table {{ font-size: 0.8125rem; }} th, td {{ padding: 0.3rem 0.2rem; }} }}
+@media (max-width: 30rem) {{ table {{ font-size: 0.8125rem; }} th, td {{ padding: 0.3rem 0.15rem; }} }}
 .note {{ color: #59636e; font-size: 0.875rem; }}
 </style></head><body><main>
 <h1>In which community did it start?</h1>
