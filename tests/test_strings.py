@@ -59,19 +59,6 @@ def test_names_in_strings():
     assert {name: place for name, place in found.items() if not is_there(name)} == {}
 
 
-def test_names_relative_to_a_package():
-    """Tables of lazy names: the keys are modules of the package, the values what they define."""
-    import graphact
-    import graphact.nn
-    import graphact_agents
-
-    for package in (graphact, graphact.functional, graphact.nn, graphact_agents):
-        for name in package.__all__:
-            assert getattr(package, name) is not None, f"{package.__name__}.{name}"
-    for name in (*graphact._FURTHER_MODULES, *graphact._HOMES.values()):
-        assert importlib.util.find_spec(f"graphact.{name}"), name
-
-
 def test_entry_points():
     for folder in FOLDERS.values():
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
