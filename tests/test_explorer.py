@@ -275,7 +275,7 @@ def test_clicking(page):
 
 
 def test_rounds_by_mouse(page):
-    """A bank on a path: what node 1 receives and computes, step by step, by buttons, by dragging and as an animation."""
+    """A bank on a path: what node 1 receives and computes, by buttons, by dragging and as an animation."""
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.support.wait import WebDriverWait
 
