@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: help demo check test lint types imports quick unit doctests docs pages paper coverage house mutation fuzz soak bench release-check clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 demo: $(INSTALLED)  ## source localization at four rounds: table, figure, HTML report
 	$(BIN)/graphact-lab run rounds --preset quick --device cpu --out out/demo

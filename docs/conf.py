@@ -10,9 +10,8 @@ import graphact
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))  # gallery_figures
-gc.set_threshold(
-    50_000
-)  # pages are trees of many small objects, through which the collector would go again and again
+# Pages are trees of many small objects, which the collector would visit repeatedly
+gc.set_threshold(50_000)
 
 project = "graphact"
 author = "The graphact developers"
@@ -52,9 +51,8 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ["Shapes"]
 add_module_names = False
-suppress_warnings = [
-    "ref.python"
-]  # two packages have an Exchange, and a hint in quotes names neither
+# Two packages have an Exchange, and a hint in quotes names neither
+suppress_warnings = ["ref.python"]
 
 html_theme = "furo"
 html_title = f"graphact {release}"

@@ -14,13 +14,11 @@ ORDER = (  # what most come for, then deployment, then the paper
     "lightning_trainer",
     "own_function",
     "hops",
-    "lost_links",
     "link_scheduling",
     "broken_sensor",
     "sensor_network",
     "constrained_training",
     "scale_out",
-    "fleet",
 )
 LOOK = {
     "figure.figsize": (6.4, 4.0),

@@ -8,12 +8,13 @@ python tests/style.py FILE...    of these files alone
 import argparse
 import ast
 import re
-import subprocess
 import sys
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+from house import tracked
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("packages", "benchmarks", "studies", "examples", "docs", "tests", "conftest.py")
@@ -55,10 +56,7 @@ def sources(arguments: list[str]) -> list[Path]:
     """Return the Python files to check: those given, or all that git tracks."""
     if arguments:
         return [Path(name).resolve() for name in arguments]
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return [ROOT / name for name in listed.stdout.split("\0") if name.endswith(".py") and (ROOT / name).is_file()]
+    return [path for path in tracked(*FOLDERS) if path.suffix == ".py"]
 
 
 def check(path: Path) -> Iterator[tuple[int, str, str]]:

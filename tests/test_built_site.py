@@ -55,10 +55,6 @@ def site(tmp_path_factory):
     return folder / "html"
 
 
-def test_there_are_at_least_twelve_examples():
-    assert len(EXAMPLES) >= 12
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_has_run_and_drawn(site, name):
     """The build fails where an example does, or where an axis is empty."""

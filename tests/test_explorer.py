@@ -275,7 +275,7 @@ def test_clicking(page):
 
 
 def test_rounds_by_mouse(page):
-    """A bank on a path: what node 1 hears and forms, step by step, by buttons, by dragging and as an animation."""
+    """A bank on a path: what node 1 receives and computes, by buttons, by dragging and as an animation."""
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -293,7 +293,7 @@ def test_rounds_by_mouse(page):
     page.find_element("css selector", "#rounds circle[data-node='1']").click()
     assert caption() == "2 rounds of messages: press play"
     assert told() == [
-        "round hears shift max",
+        "round receives shift max",
         "1 1 from 0, 4 from 2 5 4 (of 2)",
         "2 -2 from 0, -1.5 from 2 -3.5 -1.5 (of 2)",
     ]
@@ -305,7 +305,9 @@ def test_rounds_by_mouse(page):
     press("next")
     assert not page.find_element("id", "next").is_enabled()
     mixed = page.find_element("id", "mixed").text
-    assert mixed.startswith("z = 0.5·(-2) [x] + 0.5·5 [Sx] + 0.5·(-3.5) [S²x] + 0.5·4 [max] + 0.5·(-1.5) [max] = 1;")
+    assert mixed.startswith(
+        "z = 0.5·(-2) [x] + 0.5·5 [Sx] + 0.5·(-3.5) [S²x] + 0.5·4 [max x] + 0.5·(-1.5) [max Sx] = 1;"
+    )
     assert mixed.endswith("output = gelu(z) = 0.841")
     page.find_element("css selector", "[data-operation=min]").click()
     assert told()[1] == "1 1 from 0, 4 from 2 5 4 (of 2) 1 (of 0)"
@@ -324,7 +326,7 @@ def test_rounds_by_mouse(page):
     assert heard == ["5", "4"]
     assert caption() == "round 1 of 2: every node sends x"
     WebDriverWait(page, 20, 0.02).until(lambda _: caption().startswith("round 2 of 2: every node holds"))
-    choose(page, "activation", "max-ga")  # the paper's: the first round forms no function
+    choose(page, "activation", "max-ga")  # the paper's: the first round computes no function
     assert told()[1].endswith("none")
     page.find_element("id", "unshifted").click()
     assert "none" not in told()[1]

@@ -5,13 +5,14 @@ import importlib
 import importlib.util
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+
+from house import tracked
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("graphact", "graphact_agents", "graphact_lab")
@@ -22,14 +23,6 @@ FILES = (  # in which a shell, systemd or a container finds commands
     "docs/*.md", "README.md", "packages/*/README.md", "CONTRIBUTING.md", "packages/*/CONTRIBUTING.md",
 )  # fmt: skip
 OUTSIDE = {"graphact.activations", "graphact.operations", "graphact_agents.operations"}  # groups of entry points
-
-
-def tracked(*patterns):
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("needs git, which knows the files of the repository")
-    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
 def names_in(tree):
@@ -64,19 +57,6 @@ def test_names_in_strings():
             found.setdefault(name, f"{path.relative_to(ROOT)}:{line}")
     assert len(found) > 20
     assert {name: place for name, place in found.items() if not is_there(name)} == {}
-
-
-def test_names_relative_to_a_package():
-    """Tables of lazy names: the keys are modules of the package, the values what they define."""
-    import graphact
-    import graphact.nn
-    import graphact_agents
-
-    for package in (graphact, graphact.functional, graphact.nn, graphact_agents):
-        for name in package.__all__:
-            assert getattr(package, name) is not None, f"{package.__name__}.{name}"
-    for name in (*graphact._FURTHER_MODULES, *graphact._HOMES.values()):
-        assert importlib.util.find_spec(f"graphact.{name}"), name
 
 
 def test_entry_points():

@@ -69,7 +69,7 @@ function draw(id, values, limit, {chosen = [], over = "", heard = null} = {}) {
   if (focused) svg.querySelector("circle[tabindex='0']")?.focus({preventScroll: true});
 }
 
-/** The messages of the round under way, with the numbers that the selected node hears, and what nodes have formed. */
+/** The messages of the round under way, with the numbers that the selected node receives, and what nodes have computed. */
 function drawRounds(problem) {
   const rounds = roundsOf(problem), time = Math.min(state.time, rounds.length), place = Math.ceil(time) - 1, round = rounds[place];
   const arrived = round && time === place + 1, share = round ? time - place : 0, node = state.selected, parts = [];
@@ -105,19 +105,19 @@ function captionOf(rounds, place, arrived) {
   const count = `round ${place + 1} of ${rounds.length}`, round = rounds[place];
   if (!round) return `${rounds.length} round${rounds.length > 1 ? "s" : ""} of messages: press play`;
   if (!arrived) return `${count}: every node sends ${round.sentName}`;
-  const [first] = round.functions, badge = first ? `; in the box the ${first.name}` : "; no function is formed";
+  const [first] = round.functions, badge = first ? `; in the box the ${first.name}` : "; no function is computed";
   return `${count}: ${round.shift ? "every node holds its shift" : "received"}${badge}`;
 }
 
-/** A line for each round: what the selected node hears and forms; and the sum that makes its output. */
+/** A line for each round: what the selected node receives and computes; and the sum that makes its output. */
 function showFormed(problem, rounds, place, arrived) {
   const node = state.selected, heard = [...new Set(problem.edges.filter(([a, b]) => b === node && a !== b).map(([a]) => a))].sort((a, b) => a - b);
   const names = [...new Set(rounds.flatMap(round => round.functions.map(({name}) => name)))], hasShift = rounds.some(({shift}) => shift);
-  find("formedCaption").textContent = rounds.length ? `what node ${node} hears and forms` : `node ${node} hears nothing`;
-  const head = rounds.length ? `<tr><th>round</th><th>hears</th>${hasShift ? "<th>shift</th>" : ""}${names.map(name => `<th>${name}</th>`).join("")}</tr>` : "";
+  find("formedCaption").textContent = rounds.length ? `what node ${node} receives and computes` : `node ${node} receives nothing`;
+  const head = rounds.length ? `<tr><th>round</th><th>receives</th>${hasShift ? "<th>shift</th>" : ""}${names.map(name => `<th>${name}</th>`).join("")}</tr>` : "";
   find("rows").innerHTML = head + rounds.map((round, r) => {
     const when = r > place || (r === place && !arrived) ? "later" : r === place ? "now" : "";
-    const list = heard.map(j => `${said(round, j)} from ${j}`).join(", ") || "nobody";
+    const list = heard.map(j => `${said(round, j)} from ${j}`).join(", ") || "nothing";
     const cells = names.map(name => round.functions.filter(each => each.name === name).slice(0, 1).map(({values, from}) => `${short(values[node])}${from[node].length === 1 ? ` (of ${from[node][0]})` : ""}`)[0] ?? "none");
     return `<tr class="${when}"><td>${r + 1}</td><td>${list}</td>${hasShift ? `<td>${round.shift ? short(round.shift[node]) : "none"}</td>` : ""}${cells.map(cell => `<td>${cell}</td>`).join("")}</tr>`;
   }).join("");
@@ -128,7 +128,8 @@ function showFormed(problem, rounds, place, arrived) {
 function sumOf(problem, rounds, node) {
   const times = (weight, value) => `${short(weight)}·${value < 0 ? `(${short(value)})` : short(value)}`, {outputs, before} = compute(problem);
   if (!(problem.activation in MIXED) && problem.activation !== BANK) return `output = ${problem.activation}(${short(problem.x[node])}) = ${short(outputs[node])}`;
-  const functions = rounds.flatMap(round => round.functions.map(({name, weight, values}) => `${times(weight, values[node])} [${name}]`));
+  const readIn = ({sentName}, place) => /^(x|S.*x)$/.test(sentName) ? sentName : `x ${place + 1} away`;
+  const functions = rounds.flatMap((round, place) => round.functions.map(({name, weight, values}) => `${times(weight, values[node])} [${name} ${readIn(round, place)}]`));
   if (problem.activation !== BANK) {
     const own = `${times(problem.beta, Math.max(problem.x[node], 0))} [ReLU]`;
     return `output = ${[own, ...functions].join(" + ")} = ${short(outputs[node])}`;
@@ -143,7 +144,7 @@ function pythonOf(problem) {
   return [
     "import torch", "import graphact", "", "torch.set_default_dtype(torch.float64)",
     `edges = torch.tensor([\n    ${list(problem.edges.map(edge => edge[0]))},\n    ${list(problem.edges.map(edge => edge[1]))},\n], dtype=torch.int64)`,
-    `weight = torch.tensor(${list(problem.edges.map(edge => edge[2]))})`,
+    problem.edges.every(edge => edge[2] === 1) ? `weight = torch.ones(${problem.edges.length})` : `weight = torch.tensor(${list(problem.edges.map(edge => edge[2]))})`,
     `graph = graphact.Graph.from_edge_index(edges, weight, num_nodes=${problem.nodes})`,
     ...(problem.normalize ? [`graph = graph.normalize("${problem.normalize}")`] : []),
     `x = torch.tensor(${list(problem.x)})[:, None]`,

@@ -6,10 +6,17 @@ function fit(wrapper) {
   table.classList.toggle("stacked", wrapper.scrollWidth > wrapper.clientWidth + 1);
 }
 
+// A narrow cell breaks before ± and not after it.
+function keepTogether(cell) {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll("± ", "±\u00a0");
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   const wrappers = [...document.querySelectorAll(".table-wrapper")].filter(each => each.querySelector("thead"));
   for (const wrapper of wrappers) {
     const headings = [...wrapper.querySelectorAll("thead th")].map(cell => cell.textContent.trim());
+    for (const cell of wrapper.querySelectorAll("td")) keepTogether(cell);
     for (const row of wrapper.querySelectorAll("tbody tr")) {
       [...row.cells].forEach((cell, place) => { cell.dataset.heading = headings[place] || ""; });
     }

@@ -1,4 +1,4 @@
-"""The picture on top of the README: one round of messages, and what a node can form of it.
+"""The picture on top of the README: one round of messages, and what a node can compute from them.
 
 python docs/figures/one_round.py     writes docs/figures/one-round.svg
 """
@@ -13,7 +13,12 @@ VALUES = [4.0, -2.0, 0.5, 1.0, 9.0]  # of the neighbours; the last is an outlier
 WEIGHT = 0.4
 INK, SOFT, BLUE, ORANGE = "#1c2733", "#5b6673", "#1f5fa8", "#d9480f"
 FORMED = (
-    ("weighted sum", WEIGHT * sum(VALUES), "every graph convolution", SOFT),
+    (
+        "weighted sum",
+        WEIGHT * sum(VALUES),
+        f"every graph convolution (weights {WEIGHT:g})",
+        SOFT,
+    ),
     ("maximum", max(VALUES), "the extreme nearby", ORANGE),
     ("median", float(np.median(VALUES)), "the outlier 9 has one vote", ORANGE),
     ("deviation", float(np.std(VALUES)), "how much neighbours differ", ORANGE),
@@ -44,8 +49,8 @@ def draw():
         draw_node(axis, place, f"{value:g}", BLUE, 620)
     draw_node(axis, (0, 0), "i", INK, 800)
     heading = {"fontsize": 13, "fontweight": "bold", "color": INK}
-    axis.text(0, -1.78, "one round: neighbours send", ha="center", **heading)
-    axis.text(2.15, 1.42, "what node i can form of it", **heading)
+    axis.text(-0.1, -1.78, "one round of messages", ha="center", **heading)
+    axis.text(2.15, 1.42, "what node i can compute from them", **heading)
     for row, (name, value, meaning, colour) in enumerate(FORMED):
         y = 0.85 - 0.68 * row
         axis.text(2.15, y, name, fontsize=13, color=colour, va="center")
@@ -54,7 +59,11 @@ def draw():
         axis.text(4.85, y, meaning, fontsize=11, color=SOFT, va="center")
     axis.plot([2.0, 2.0], [0.4, -1.5], color=ORANGE, lw=3)
     axis.text(
-        2.15, -1.78, "orange: at no further message", fontsize=11, color=ORANGE
+        2.15,
+        -1.78,
+        "orange: without a further message",
+        fontsize=11,
+        color=ORANGE,
     )
     figure.savefig(
         OUT, bbox_inches="tight", facecolor="white", metadata={"Date": None}

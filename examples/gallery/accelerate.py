@@ -77,9 +77,10 @@ for place, (before, after) in enumerate(times.values()):
 axis.set_yticks(range(len(times)), list(times))
 axis.set(
     xscale="log",
-    xlabel="milliseconds a step, one thread",
+    xlabel="milliseconds per step, one thread",
     ylim=(-0.4, len(times) - 0.4),
 )
+axis.xaxis.set_major_formatter("{x:g}")
 axis.grid(axis="x")
 axis.legend(loc="lower right")
 plt.show()

@@ -4,8 +4,7 @@ Graph classification with a DataLoader
 
 Two nodes of each graph are hot. Are they neighbours (class 1) or not (class 0)? The
 transform ``AttachGraph`` builds the graph of every sample, and a batch is one joined
-``Graph``. As the transform of a data set it runs in the workers of the loader, as in
-``examples/graph_classification.py``.
+``Graph``. As the transform of a data set it runs in the workers of the loader.
 """
 
 import matplotlib.pyplot as plt

@@ -61,9 +61,9 @@ for axis, (title, draw) in zip(axes, kinds.items(), strict=True):
         for name, sends in schedules.items()
     }
     axis.bar(bars.keys(), bars.values(), color=["#7d8590", "#1f2328", "#0072b2"])
-    axis.set(title=title, ylim=(0.7, 1.1))
+    axis.set(title=title, ylim=(0, 1.15))
     axis.tick_params(axis="x", labelsize=8)
     for place, value in enumerate(bars.values()):
-        axis.text(place, value + 0.005, f"{value:.3f}", ha="center")
+        axis.text(place, value + 0.02, f"{value:.3f}", ha="center")
 axes[0].set_ylabel("load over the greedy's")
 plt.show()

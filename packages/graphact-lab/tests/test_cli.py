@@ -256,7 +256,7 @@ def test_help_of_every_command(capsys):
         assert command.get_default("command") is not None
     run = "".join(told["run"].split())
     for name in (*BUILT_IN, "fir", "median-gcn", "soft-median-gcn", "compared", "pointwise", "every"):
-        assert any(f"{name}{after}" in run for after in (",", ";", "(", "for"))
+        assert any(f"{name}{after}" in run for after in (",", ".", "--"))
     for name in DATASETS:
         assert f"{name}/" in run
 

@@ -17,7 +17,7 @@ def test_jobs_are_lines_in_a_pipe(capsys):
         watcher.start("relu F=2", 2)
         watcher.epoch(1)
         watcher.finish("relu F=2", "50 %")
-    expected = "3 cells, 1 of them finished already\n[2/3] relu F=2: 50 % (0 s so far)\n"
+    expected = "3 cells, 1 of them already finished\n[2/3] relu F=2: 50 % (0 s so far)\n"
     assert capsys.readouterr().out == expected
 
 
@@ -30,6 +30,6 @@ def test_a_cell_that_takes_long_has_a_line_now_and_then_in_a_pipe(capsys, monkey
         for epoch in (1, 5, 6, 9, 10):  # at 10, 20, 25, 40 and 50 seconds
             watcher.epoch(epoch)
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "    max-ga F=8: 50 %, about 1 min 0 s to go in all",
-        "    max-ga F=8: 90 %, about 1 min 20 s to go in all",
+        "    max-ga F=8: 50 %; about 1 min 0 s left for all cells",
+        "    max-ga F=8: 90 %; about 1 min 20 s left for all cells",
     ]

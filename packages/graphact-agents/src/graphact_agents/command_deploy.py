@@ -13,14 +13,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("network", type=Path, metavar="NETWORK", help="a folder that graphact-agents init has written")
     parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder for node-0, node-1 and so on")
-    help_ = "keep the keys of the links of the last deployment; never after a node was stolen"
+    help_ = "reuse the link keys of the last deployment; never after a node was stolen"
     parser.add_argument("--keep-keys", action="store_true", help=help_)
 
 
 def run(options: argparse.Namespace) -> int:
     """
     Write a complete folder for each node: its row of the shift operator, its neighbours and their addresses, the model,
-    settings, new keys of its links and, for zenoh, a new certificate. Bring each folder to its node, restart all
+    settings, new keys of its links and, for zenoh, a new certificate. Copy each folder to its node, restart all
     agents, and delete the folders here. Nothing is read back from nodes.
 
       graphact-agents deploy network --out nodes

@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
     help_ = ".npy (runs, ..., F) or JSON lines; entry r belongs to run r. - is standard input (default)"
     source.add_argument("--signals", metavar="FILE", help=help_)
-    help_ = "command that prints a signal, started before each run"
+    help_ = "command that prints a signal, started again before each run"
     source.add_argument("--sensor", metavar="COMMAND", help=help_)
     add("--lead", type=float, help="seconds before a run to start --sensor (default: 0.5)")
-    add("--repeat", action=switch, help="begin again at the end of the file")
+    add("--repeat", action=switch, help="start over at the end of the file")
     help_ = "seconds from run to run, the same at all nodes; 0: one after the other, without a clock "
     add("--period", type=float, metavar="S", help=help_ + "(default: as long as a run may take)")
     add("--origin", type=float, metavar="T", help="Unix time of run 0, the same at all nodes (default: 0)")
@@ -50,14 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dynamic", action=switch, help=help_)
     help_ = "answer operators on a port of this machine (metrics, health, peers); 0 takes a free one"
     add("--status", metavar="[HOST:]PORT", help=help_)
-    add("--durable", action=switch, help="the log survives power failures too")
+    add("--durable", action=switch, help="flush every log record to disk, so that it survives a power failure")
 
 
 def run(options: argparse.Namespace) -> int:
     """
-    Run the agent of one node. Its signals come from standard input (a JSON array a line), from a file or from a
-    command; its results go to standard output, one JSON object a line. It ends when the signals end, or cleanly at
-    SIGTERM. Started again it takes part in the next run.
+    Run the agent of one node. Its signals come from standard input (one JSON array per line), from a file or from a
+    command; its results go to standard output, one JSON object per line. It ends when the signals end, or cleanly at
+    SIGTERM. Started again, it takes part in the next run.
 
       graphact-agents run nodes/node-7
       graphact-agents run nodes/node-7 --sensor 'read-temperature --json'

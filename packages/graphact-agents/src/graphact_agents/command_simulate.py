@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = ".npy of shape (runs, ..., N, F); drawn from N(0, 1) if left out"
     add("--signals", type=Path, metavar="FILE", help=help_)
     add("--runs", type=int, default=10, help="inferences, without --signals (default: 10)")
-    add("--batch", type=int, default=1, help="signals an inference, without --signals (default: 1)")
+    add("--batch", type=int, default=1, help="signals per inference, without --signals (default: 1)")
     add("--slot", type=float, default=0.18, help="seconds for one round (default: 0.18)")
     add("--seed", type=seed, default=0, help="decides everything random (default: 0)")
     described = dict(re.findall(r"^ +(\w+): (.*)\.$", Faults.__doc__ or "", re.MULTILINE))

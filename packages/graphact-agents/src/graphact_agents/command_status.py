@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "the operator's folder, folders of nodes or of such folders, or [HOST:]PORT"
     parser.add_argument("where", nargs="+", metavar="WHERE", help=help_)
     parser.add_argument("--json", action="store_true", help="one line of JSON for each agent")
-    help_ = "judge each agent alone: it is well while its loop runs, whatever its neighbours do"
+    help_ = "report an agent as well while its loop runs, whatever its neighbours do"
     parser.add_argument("--alive", action="store_true", help=help_)
 
 

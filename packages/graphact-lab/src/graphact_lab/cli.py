@@ -9,15 +9,15 @@ from graphact_lab.commands.overview import data, list_all
 from graphact_lab.commands.run import report, run
 
 DESCRIPTION = """\
-The experiments of the paper and the benchmarks beyond it, by one command each.
+The experiments of the paper and the benchmarks beyond it: one command each.
 
   graphact-lab run rounds                     two minutes: table, HTML report
-  graphact-lab run consensus --preset paper   all of it; after a stop, again
-  graphact-lab report out/consensus-paper     the report, from stored results
+  graphact-lab run consensus --preset paper   all of it; repeat to resume
+  graphact-lab report out/consensus-paper     the report again, without training
 """
 COMMANDS = {
     "run": (run, "run an experiment and write its report"),
-    "report": (report, "write the report of stored results"),
+    "report": (report, "rewrite the report from stored results"),
     "data": (data, "fetch or check the data sets"),
     "list": (list_all, "list experiments, their presets and data sets"),
 }

@@ -18,7 +18,7 @@ def show_progress(url: str, done: int, total: int | None) -> None:
 
 
 def in_words(seconds: float) -> str:
-    """A time that is left, not more exact than it is known.
+    """Format the time left, rounded to what is known of it.
 
     Example:
         >>> in_words(8), in_words(100), in_words(7400)
@@ -67,7 +67,7 @@ class JobLines(JobWatcher):
     def plan(self, cells: int, finished: int) -> None:
         self.cells, self.done = cells, finished
         noun = "cell" if cells == 1 else "cells"
-        self.log(f"{cells} {noun}, {finished} of them finished already" if finished else f"{cells} {noun}")
+        self.log(f"{cells} {noun}, {finished} of them already finished" if finished else f"{cells} {noun}")
 
     def start(self, title: str, epochs: int) -> None:
         self.title, self.epochs = title, epochs
@@ -79,7 +79,7 @@ class JobLines(JobWatcher):
         elif epoch < self.epochs and now - self.last >= LINE_SECONDS:
             begun, before = self.first
             left = (now - begun) / (share - before) * (self.cells - share)
-            self.log(f"    {self.title}: {100 * epoch // self.epochs} %, about {in_words(left)} to go in all")
+            self.log(f"    {self.title}: {100 * epoch // self.epochs} %; about {in_words(left)} left for all cells")
 
     def finish(self, title: str, summary: str) -> None:
         self.done += 1

@@ -32,7 +32,7 @@ EXPERIMENT_LINES = {
     "--json",
 )
 def list_all(options: argparse.Namespace) -> int:
-    """List data sets and experiments, each with a line."""
+    """List data sets and experiments, with a one-line description of each."""
     known = {"data sets": dict(DATA_SETS), "experiments": EXPERIMENT_LINES}
     shown = {part: entries for part, entries in known.items() if options.part in (None, part.replace(" ", ""))}
     if options.json:
@@ -78,13 +78,13 @@ def presets() -> list[str]:
 
 
 @command(
-    option("action", "download what is missing, or verify what is there", choices=("fetch", "check")),
+    option("action", "download missing files, or verify those on disk", choices=("fetch", "check")),
     option("datasets", f"only these: {', '.join(DATA_SETS)} (default: all)", nargs="*", metavar="DATASET"),
     DATA,
     "--json",
 )
 def data(options: argparse.Namespace) -> int:
-    """Download data sets (graphact-lab list names them) from their public homes, once, and check them by hash."""
+    """Download data sets (graphact-lab list names them) once, and verify their hashes."""
     from graphact._checks import check_choice
     from graphact_lab.data.download import check, fetch
     from graphact_lab.data.sources import DATASETS

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
 DATA = option(
     "--data",
-    f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/, as far as they are used "
+    f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/; only those in use are needed "
     "(default: the environment variable GRAPHACT_DATA, else downloaded once)",
     type=Path,
     metavar="DIR",
@@ -48,9 +48,9 @@ DATA = option(
     option("experiment", ", ".join(EVERY_EXPERIMENT), choices=EVERY_EXPERIMENT, metavar="EXPERIMENT"),
     option(
         "--preset",
-        "quick: a minute or two on a CPU (default); paper, or full where the paper has no such experiment: all of it; "
+        "quick: a minute or two on a CPU (default); paper, or full for experiments beyond the paper: all of it; "
         "best: better settings, found on seed 0; medium, for flocking and scheduling: between quick and full; "
-        "smoke: seconds, to try a command",
+        "smoke: a few seconds, to check that a command works",
         choices=PRESET_NAMES,
         default="quick",
     ),
@@ -61,8 +61,9 @@ DATA = option(
     ),
     option(
         "--activation",
-        f"only these (repeatable): {', '.join(METHODS)}; {', '.join(POINTWISE)}; {', '.join(FURTHER)}, which are "
-        f"compared in the benchmarks; {', '.join(RIVALS)} (robustness); or compared, pointwise, every for several",
+        f"train this one alone (repeatable). Of the paper: {', '.join(METHODS)}. Pointwise: {', '.join(POINTWISE)}. "
+        f"Others: {', '.join(FURTHER)}. Of robustness: {', '.join(RIVALS)}. Several by one name: compared, pointwise, "
+        "every",
         action="append",
         default=[],
         metavar="NAME",
@@ -76,7 +77,7 @@ DATA = option(
         default=[],
         metavar="NAME=VALUE",
     ),
-    option("--device", "default: CUDA where there is one"),
+    option("--device", "device to train on (default: cuda where available)"),
     option(
         "--out",
         "folder for results (default: out/EXPERIMENT-PRESET, with -NAME-VALUE added for each --set and -seed-N for a "
@@ -85,12 +86,14 @@ DATA = option(
     "--seed",
     option("--seeds", "run this many seeds, from --seed on (default: 1)", type=int, default=1, metavar="N"),
     option(
-        "--rows-only", "train and no more; the same command without it adds baselines and report", action="store_true"
+        "--rows-only",
+        "only train; run the same command without it to add baselines and the report",
+        action="store_true",
     ),
     option(
         "--threads",
-        "threads on a CPU (default: one or all, whichever takes the first steps of a training faster, unless "
-        "OMP_NUM_THREADS is set)",
+        "CPU threads (default: OMP_NUM_THREADS if set, else one or all cores, whichever trains faster in the first "
+        "steps)",
         type=int,
         metavar="N",
     ),
@@ -263,7 +266,7 @@ def command_line(options: argparse.Namespace) -> str:
     "--json",
 )
 def report(options: argparse.Namespace) -> int:
-    """Write tables, figures and the HTML page again."""
+    """Rewrite tables, figures and the HTML page from stored results."""
     from graphact_lab.store import Store
 
     store = Store(options.directory)

@@ -132,6 +132,13 @@ def test_the_bank_is_chosen_by_validation():
     assert report.RoundsResults(rows).best_bank == "bank-median"
 
 
+def test_the_demo_says_that_its_training_is_short():
+    rows = rows_of(gelu=[40, 44, 48], bank_max=[50, 54, 58])
+    assert "Training is short" not in report.terminal_table(rows)
+    told = report.terminal_table([row | {"preset": "quick"} for row in rows]).replace("\n", " ")
+    assert "Training is short: 30 epochs instead of the 200 of --preset full." in told
+
+
 def test_a_page_and_a_table_of_80_columns(tmp_path):
     settings, store = find_settings("smoke"), Store(tmp_path)
     store.create("graphact-lab run rounds --preset smoke")

@@ -10,9 +10,9 @@ from graphact.commands.parser import command, option, print_json
     "graph",
     option("--features", "columns of the signal (default: 64)", type=int, default=64, metavar="F"),
     option("--hops", "hops of the activations (default: 2)", type=int, default=2, metavar="K"),
-    option("--device", "(default: cuda if there is one)"),
-    option("--repeats", "calls that are timed (default: 9)", type=int, default=9, metavar="R"),
-    option("--without-pyg", "do not measure PyG, which may take long", action="store_true"),
+    option("--device", "device to run on (default: cuda where available)"),
+    option("--repeats", "timed calls of each activation (default: 9)", type=int, default=9, metavar="R"),
+    option("--without-pyg", "skip PyG, which may be slow", action="store_true"),
     "--json",
 )
 def bench(options: argparse.Namespace) -> int:

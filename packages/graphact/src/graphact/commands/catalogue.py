@@ -15,7 +15,7 @@ PARTS = ("activations", "convolutions")
     "--json",
 )
 def list_all(options: argparse.Namespace) -> int:
-    """List activations and convolutions, each with a line."""
+    """List activations and convolutions, with a one-line description of each."""
     import_modules(options.imports)
     lines_of = {"activations": {name: line_of(name) for name in names()}, "convolutions": CONVOLUTIONS}
     shown = {part: entries for part, entries in lines_of.items() if options.part in (None, part)}

@@ -4,6 +4,7 @@ import argparse
 import inspect
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -96,6 +97,16 @@ def import_modules(modules: Iterable[str]) -> None:
             raise ValueError(f"--import {module} failed: {type(error).__name__}: {error}{place}") from error
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Leave names with hyphens in one piece, and descriptions that have paragraphs as they are written."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n\n" in text else textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser that answers a mistake in one line, with the name that may have been meant."""
 
@@ -103,15 +114,14 @@ class CommandParser(argparse.ArgumentParser):
         """Add commands by their names, each with its line in the help."""
         commands = self.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
         for name, (command, line) in table.items():
-            parser = commands.add_parser(name, help=line, description=inspect.cleandoc(command.description))
-            if "\n\n" in command.description:
-                parser.formatter_class = argparse.RawDescriptionHelpFormatter
+            description = inspect.cleandoc(command.description)
+            parser = commands.add_parser(name, help=line, description=description, formatter_class=HelpFormatter)
             parser.set_defaults(command=command.run)
             for each in command.options:
                 (option(each) if isinstance(each, str) else each)(parser)
             group = parser.add_mutually_exclusive_group()
             group.add_argument("--quiet", action="store_true", help="no progress, only results and errors")
-            group.add_argument("--verbose", action="store_true", help="with an error, say where it was raised")
+            group.add_argument("--verbose", action="store_true", help="show the traceback of an error")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options here, where those of the command are known; argparse calls this on its parser."""
@@ -134,7 +144,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def new_parser(prog: str, version: str, description: str, table: Mapping[str, tuple[Command, str]]) -> CommandParser:
     """Return the parser of a program with its commands; the description is shown as it is written."""
-    parser = CommandParser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = CommandParser(prog=prog, description=description, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"{prog} {version}")
     parser.add_commands(table)
     return parser

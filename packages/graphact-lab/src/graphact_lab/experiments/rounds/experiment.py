@@ -122,18 +122,31 @@ def orders_of(method: str, rounds: int) -> list[int]:
 
 
 FULL = Rounds("full")
-# The demo: one step size, one node and split of each graph
+# The demo: one step size, two nodes and one split of each graph. Small batches make as many steps in half the epochs,
+# which leaves time for the second node and so for a narrower interval. Chosen on seed 1.
 QUICK = replace(
     FULL,
     preset="quick",
-    methods=("relu", "prelu", "gelu", "max-ga", "median-ga", "bank-max"),
+    methods=("relu", "prelu", "gelu", "max-ga", "median-ga", "bank-max-min"),
     rounds=(4,),
     splits=1,
-    nodes=1,
-    epochs=60,
+    nodes=2,
+    epochs=30,
+    batch_size=50,
     rates=(2e-2,),
 )
-SMOKE = replace(QUICK, preset="smoke", methods=("relu", "max-l", "bank-max", "sage-max"), graphs=2, epochs=2, width=2)
+SMOKE = replace(
+    FULL,
+    preset="smoke",
+    methods=("relu", "max-l", "bank-max", "sage-max"),
+    rounds=(4,),
+    width=2,
+    graphs=2,
+    splits=1,
+    nodes=1,
+    epochs=2,
+    rates=(2e-2,),
+)
 CHANGED = ("rounds", "sources", "width", "graphs", "splits", "nodes", "epochs", "batch_size", "rates")
 
 

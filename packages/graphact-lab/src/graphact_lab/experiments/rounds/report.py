@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from graphact.storage import write_atomically
-from graphact_lab.experiments.rounds.experiment import BANKS, NEAREST, PARTS, POINTWISE, WITHOUT_SHIFT
+from graphact_lab.experiments.rounds.experiment import BANKS, FULL, NEAREST, PARTS, POINTWISE, QUICK, WITHOUT_SHIFT
 from graphact_lab.figures import FAINT, GREY, INK, house_style, new_sheet, settle, to_png
 from graphact_lab.statistics import MIN_UNITS, Estimate, estimate
 from graphact_lab.store import Row
@@ -127,7 +127,7 @@ def lines_of(results: RoundsResults) -> list[list[str]]:
     columns = [(rounds, sources) for sources in results.sources for rounds in results.rounds]
     header = ["network"]
     for rounds, sources in columns:
-        header += [f"{COLUMNS[sources]}, {rounds} rounds", "gain"]
+        header += [f"{COLUMNS[sources]}, {rounds} rounds" if len(results.rounds) > 1 else COLUMNS[sources], "gain"]
     lines = [header]
     for method in results.methods:
         line = [label(method)]
@@ -157,8 +157,20 @@ def terminal_table(rows: Sequence[Row]) -> str:
     legend = f"Gain: points over the best pointwise network, with the 95 % interval over {graphs} graphs."
     if lines[-1][0] == NAMES[NEAREST]:
         legend += " The nearest neighbour reads all nodes at once, which no network may."
-    legend += f" A guess is right in {CHANCE:.0f} %."
-    return "\n".join([*text, "", *textwrap.wrap(legend, 80), "", *textwrap.wrap(message(results), 80)])
+    legend += f" A guess is right in {CHANCE:.0f} %.{training_note(rows)}"
+    return "\n".join([*text, "", *wrapped(legend), "", *wrapped(message(results))])
+
+
+def wrapped(text: str) -> list[str]:
+    """Return lines of at most 80 characters, none of which begins with a percent sign."""
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(text.replace(" %", "\xa0%"), 80)]
+
+
+def training_note(rows: Sequence[Row]) -> str:
+    """Return a sentence on the short training of the demo; empty for other presets."""
+    if rows[0].get("preset") != QUICK.preset:
+        return ""
+    return f" Training is short: {QUICK.epochs} epochs instead of the {FULL.epochs} of --preset full."
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
@@ -192,6 +204,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
         networks=len(replicas),
         graphs=graphs,
         epochs=settings["epochs"],
+        training_note=training_note(rows),
         width=settings["width"],
         made=html.escape(f"graphact {first['graphact']}, torch {first['torch']}, {first['device']}"),
         command=html.escape("\n".join(commands)),
@@ -266,7 +279,7 @@ table {{ border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: t
 th, td {{ padding: 0.3rem 0.6rem; text-align: right; vertical-align: bottom; border-bottom: 1px solid #d5d9de; }}
 td {{ white-space: nowrap; }}
 th:first-child {{ text-align: left; }}
-@media (max-width: 30rem) {{ table {{ font-size: 0.8125rem; }} th, td {{ padding: 0.3rem 0.2rem; }} }}
+@media (max-width: 30rem) {{ table {{ font-size: 0.8125rem; }} th, td {{ padding: 0.3rem 0.15rem; }} }}
 .note {{ color: #59636e; font-size: 0.875rem; }}
 </style></head><body><main>
 <h1>In which community did it start?</h1>
@@ -286,7 +299,7 @@ times; unseen sources do not occur in training.</p>
 <p class="note">Gain: points over the pointwise network with the best test accuracy, ± half of the 95 % interval, paired
 over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes,
 which no network sees. Each value is the mean of {networks} networks with {width} features, trained for
-{epochs} epochs. {made}.</p>
+{epochs} epochs.{training_note} {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>
 """
