@@ -29,7 +29,7 @@ def marked(name):
 # exporters and readers of data warn of what is not theirs
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_values_are_as_they_were(name):
-    """Compare within 1e-12, trainings too; those in float32 repeat bits on one machine, elsewhere they round otherwise."""
+    """Compare within 1e-12, trainings too; in float32 only one machine repeats bits, and others round otherwise."""
     if reason := values.missing(name):
         pytest.skip(reason)
     is_elsewhere = name in cases.SAME_MACHINE and ABOUT["machine"] != values.machine()
