@@ -12,6 +12,7 @@ from pathlib import Path
 
 from graphact_agents.addresses import status_address
 from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
+from graphact_agents.arguments import check_integer
 from graphact_agents.certificates import TLS_FOLDER
 from graphact_agents.deployment import NODE, Deployment, check_folder
 from graphact_agents.disk import write_atomically
@@ -64,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
     Settings are those of network.toml, which deploy put into the folder; an option overrides the setting of its name.
     """
+    if options.runs is not None:
+        check_integer("--runs", options.runs, minimum=1)
     check_folder(options.folder)
     deployment = Deployment.load(options.folder)
     apply_settings(options, deployment)

@@ -119,6 +119,7 @@ def test_files_of_json_lines_repeat_if_asked(tmp_path):
         (["--origin", "nan"], "origin must lie between -1e+12 and 1e+12 seconds, got nan"),
         (["--origin=-1e300"], "origin must lie between -1e+12 and 1e+12 seconds, got -1e+300"),
         (["--sensor", "true", "--lead", "nan"], "lead must lie between 0 and 1e+09 seconds, got nan"),
+        (["--runs", "0"], "--runs must be at least 1, got 0"),
         (["--sensor", "true", "--lead=-1"], "lead must lie between 0 and 1e+09 seconds, got -1"),
     ],
 )

@@ -111,6 +111,23 @@ def test_keys_are_kept_on_request_and_the_number_where_nothing_changed(network, 
     assert (nodes[0][1].settings.get("sensor"), nodes[1][1].settings["sensor"]) == (None, "echo 1")
 
 
+def test_with_certificates_every_deployment_has_a_number_of_its_own(network, tmp_path):
+    """Their authority is another each time: a node that got a new folder alone would be let in by nobody."""
+    edit(network, "# transport", 'transport = "zenoh"\n#')
+    deploy_network(network, tmp_path / "a")
+    deploy_network(network, tmp_path / "b", keep_keys=True)
+    (first, files), (second, others) = read(tmp_path / "a"), read(tmp_path / "b")
+    assert first[0].links.keys == second[0].links.keys
+    assert files["node-0/tls/ca.pem"] != others["node-0/tls/ca.pem"]
+    assert first[0].links.epoch != second[0].links.epoch
+
+
+def test_a_pattern_without_the_number_of_a_node(network, tmp_path, capsys):
+    files = [str(network / name) for name in ("model.safetensors", "graph.npz")]
+    assert main(["init", *files, "--out", str(tmp_path / "far"), "--address", "sensor.local:7500"]) == 2
+    assert "--address must hold {node}" in capsys.readouterr().err
+
+
 def test_nodes_come_and_go_by_the_file_and_the_graph(network, tmp_path, capsys):
     text = (network / "network.toml").read_text()
     (network / "network.toml").write_text(text[: text.index("[nodes.3]")])
