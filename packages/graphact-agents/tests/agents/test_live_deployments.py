@@ -51,13 +51,10 @@ def test_a_captured_folder_changes_nothing_for_the_others(folders, tmp_path):
     described = json.loads((folders[0] / "node.json").read_text()) | {"weights": [9.0, 9.0]}
     (folders[0] / "node.json").write_text(json.dumps(described))
     deploy_again(folders)
-    model, graph = graphact.load(folders[0] / "model.safetensors"), np.zeros((3, 3))
-    for folder in folders:
-        node = Deployment.load(folder)
-        assert node.model.digest == wanted.model.digest
-        graph[node.node, list(node.row.hears)] = node.row.weights
-    x = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
-    expected = model(x, graphact.Graph.from_dense(torch.from_numpy(graph)))
+    network = folders[0].parent.with_name("nodes.network")
+    model, graph = graphact.load(network / "model.safetensors"), graphact.Graph.load(network / "graph.npz")
+    assert Deployment.load(folders[0]).model.digest == wanted.model.digest
+    expected = model(torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64), graph)
     with ExitStack() as opened:
         daemons = [opened.enter_context(Daemon(folder, *OPTIONS)) for folder in folders]
         for i, daemon in enumerate(daemons):
