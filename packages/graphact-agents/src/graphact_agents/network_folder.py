@@ -16,7 +16,16 @@ from typing import Any
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import AUTHORITY, TLS_FOLDER, make_certificates
 from graphact_agents.deployment import KEYS, MODEL, NODE, deploy
-from graphact_agents.disk import check_owner, check_parent, check_writable, lock, read_json, sync, write_atomically
+from graphact_agents.disk import (
+    check_owner,
+    check_parent,
+    check_writable,
+    hash_json,
+    lock,
+    read_json,
+    sync,
+    write_atomically,
+)
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.messages import KEY_BYTES
 from graphact_agents.model import Cost, Model, cost_of_inference
@@ -150,7 +159,7 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
 
 def current_deployment(folder: Path) -> str | None:
     """Return the number of the last deployment of an operator's folder; None before the first."""
-    return str(read_json(folder / SECRETS)["deployment"]) if (folder / SECRETS).is_file() else None
+    return read_secrets(folder)["deployment"] if (folder / SECRETS).is_file() else None
 
 
 def agreed_settings(file: NetworkFile, model: Model, operator: ShiftOperator) -> dict[str, Any]:
@@ -186,18 +195,25 @@ def renew_secrets(folder: Path, agreed: str, *, keep_keys: bool) -> tuple[bytes,
     path = folder / SECRETS
     if keep_keys and not path.is_file():
         raise FileNotFoundError(f"{path} is missing: there are no keys to keep before the first deployment")
-    before = read_json(path) if keep_keys else {}
-    try:
-        secret = bytes.fromhex(before["secret"]) if keep_keys else secrets.token_bytes(KEY_BYTES)
-        epoch = int(before["deployment"], 16) if keep_keys and before["agreed"] == agreed else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged: {error}; deploy without --keep-keys") from error
-    if epoch is None:
+    before = read_secrets(folder) if keep_keys else {}
+    secret = bytes.fromhex(before["secret"]) if keep_keys else secrets.token_bytes(KEY_BYTES)
+    if keep_keys and before["agreed"] == agreed:
+        epoch = int(before["deployment"], 16)
+    else:
         drawn = secrets.token_bytes(KEY_BYTES)
         epoch = int.from_bytes(hashlib.blake2b(agreed.encode(), key=drawn, digest_size=8).digest(), "big")
     content = {"secret": secret.hex(), "agreed": agreed, "deployment": f"{epoch:016x}"}
+    content["sha256"] = hash_json(content, "sha256")
     write_atomically(path, json.dumps(content, indent=1).encode(), mode=0o600)
     return secret, epoch
+
+
+def read_secrets(folder: Path) -> dict[str, str]:
+    """Return what :func:`renew_secrets` has written; ValueError if it is damaged: other keys would cut a node off."""
+    content = read_json(folder / SECRETS)
+    if content.get("sha256") != hash_json(content, "sha256"):
+        raise ValueError(f"{folder / SECRETS}: damaged: its SHA-256 differs; deploy without --keep-keys writes it anew")
+    return content
 
 
 # Folders that appear as a whole

@@ -122,6 +122,19 @@ def test_with_certificates_every_deployment_has_a_number_of_its_own(network, tmp
     assert first[0].links.epoch != second[0].links.epoch
 
 
+@pytest.mark.parametrize("content", ['{"deployment": "00"}', "{}", "flipped"])
+def test_damaged_secrets_are_told_in_one_line(network, tmp_path, content, capsys):
+    """With one bit of the secret flipped all would look well, and the folders that are not delivered have other keys."""
+    deploy_network(network, tmp_path / "a")
+    path = network / "secrets.json"
+    path.write_text(path.read_text().replace('"secret": "', '"secret": "1') if content == "flipped" else content)
+    for words in (["status", str(network)], ["deploy", str(network), "--out", str(tmp_path / "a"), "--keep-keys"]):
+        assert main(words) == 2
+        assert "secrets.json: damaged: its SHA-256 differs" in capsys.readouterr().err
+    deploy_network(network, tmp_path / "a")
+    assert current_deployment(network) is not None
+
+
 def test_a_pattern_without_the_number_of_a_node(network, tmp_path, capsys):
     files = [str(network / name) for name in ("model.safetensors", "graph.npz")]
     assert main(["init", *files, "--out", str(tmp_path / "far"), "--address", "sensor.local:7500"]) == 2
