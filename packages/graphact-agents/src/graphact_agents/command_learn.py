@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     plan, deployment = read_json(options.folder / PLAN), Deployment.load(options.folder)
     try:
         learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{options.folder / PLAN}: damaged: {one_line(error)}") from error
     learner = Learner(deployment, learning, signals, targets, FileStore(options.folder / STATE))
     transport = options.transport or deployment.settings.get("transport", "udp")
