@@ -124,7 +124,7 @@ def test_with_certificates_every_deployment_has_a_number_of_its_own(network, tmp
 
 @pytest.mark.parametrize("content", ['{"deployment": "00"}', "{}", "flipped"])
 def test_damaged_secrets_are_told_in_one_line(network, tmp_path, content, capsys):
-    """With one bit of the secret flipped all would look well, and the folders that are not delivered have other keys."""
+    """With one bit of the secret flipped all would look well, and folders that are not delivered have other keys."""
     deploy_network(network, tmp_path / "a")
     path = network / "secrets.json"
     path.write_text(path.read_text().replace('"secret": "', '"secret": "1') if content == "flipped" else content)

@@ -26,8 +26,8 @@ class UdpTransport:
     Datagrams that do not come from the address of a neighbour are counted and dropped unread (whoever forges an address
     meets the authentication of the node). A datagram that the system does not take at once is lost.
 
-    Host names are looked up here, those of neighbours again and again until they are known: the name of one that is away
-    may be, too. OSError if the name of the node itself is unknown, or its address in use or not of this machine.
+    Host names are looked up here, those of neighbours again and again until they are known: the name of one that is
+    away may be, too. OSError if that of the node itself is unknown, or its address in use or not of this machine.
 
     Args:
         addresses: its own, and those of its neighbours.
