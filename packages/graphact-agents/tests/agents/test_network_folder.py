@@ -77,6 +77,8 @@ def test_all_that_is_written_is_for_its_owner_alone(network, tmp_path):
     for path in [*network.rglob("*"), *(tmp_path / "nodes").rglob("*"), tmp_path / "nodes", network]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert not any(b"CERTIFICATE" in path.read_bytes() for path in network.iterdir() if path.is_file())
+    for folder in (tmp_path / "nodes").iterdir():  # and no key of the authority
+        assert sorted(path.name for path in (folder / "tls").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
 
 
 def test_every_deployment_has_its_own_number_keys_and_certificates(network, tmp_path):
