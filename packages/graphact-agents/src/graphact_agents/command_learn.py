@@ -19,7 +19,6 @@ from graphact_agents.learning.state import FileStore, from_vector
 from graphact_agents.model_file import save_model
 from graphact_agents.runs import Timing
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
-from graphact_agents.transports.zenoh import Tls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as opened:
         opened.enter_context(np.errstate(over="ignore", invalid="ignore"))
         has_tls = transport == "zenoh" and deployment.settings.get("tls", False)
-        tls = Tls.from_folder(options.folder / TLS_FOLDER) if has_tls else None
+        tls = options.folder / TLS_FOLDER if has_tls else None
         network = open_transport(transport, deployment.links, deployment.reached, tls)
         opened.callback(network.close)
         events = opened.enter_context(EventWriter())

@@ -25,7 +25,6 @@ from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
 from graphact_agents.status import Status, Watchdog, memory_use
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
-from graphact_agents.transports.zenoh import Tls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,12 +83,9 @@ def run(options: argparse.Namespace) -> int:
     if period and not (time.time() - options.origin) / period < MAX_RUN / 2:
         raise ValueError(f"origin and period must give run numbers below 2^62, got {options.origin:g} and {period:g}")
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
-    tls = None
-    if options.tls:
-        tls = Tls.from_folder(options.folder / TLS_FOLDER)
-    elif options.transport == "zenoh":
+    if options.transport == "zenoh" and not options.tls:
         sys.stderr.write("graphact-agents: no TLS: whoever reaches the port of this node can read its values\n")
-    serve(options, deployment, signals, schedule, timing, tls)
+    serve(options, deployment, signals, schedule, timing)
     return 0
 
 
@@ -99,9 +95,9 @@ def serve(
     signals: Signals,
     schedule: Schedule,
     timing: Timing,
-    tls: Tls | None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes."""
+    tls = options.folder / TLS_FOLDER if options.tls else None
     folder, links, transport = options.folder, deployment.links, options.transport
     status = None if options.status is None else status_address(options.status)
     with ExitStack() as opened:

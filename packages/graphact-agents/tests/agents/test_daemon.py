@@ -112,7 +112,7 @@ def test_files_of_json_lines_repeat_if_asked(tmp_path):
         (["--signals", "FLAT"], "must hold an array (runs, ..., F), got the shape (3,)"),
         (["--signals", "WIDE"], "a signal must be numbers of shape (..., 2), got float64 of shape (5,)"),
         (["--sensor", ""], "sensor must be printable text, got ''"),
-        (["--tls"], "TLS needs ca.pem, cert.pem and key.pem"),
+        (["--tls"], "TLS needs the transport zenoh, got udp"),
         (["--slot", "-1"], "slot must lie between 1e-06 and 86400 seconds, got -1"),
         (["--period", "-1"], "period must lie between 0 and 1e+09 seconds, got -1"),
         (["--origin", "inf"], "origin must lie between -1e+12 and 1e+12 seconds, got inf"),

@@ -22,7 +22,6 @@ from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.log import Began
 from graphact_agents.network_folder import deploy_network
-from graphact_agents.transports.zenoh import Tls
 
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 OPTIONS = ["--period", "1.5", "--slot", "0.5"]
@@ -112,7 +111,7 @@ def test_an_old_certificate_is_not_let_in(tmp_path):
     with Daemon(folders[0], *OPTIONS) as first, Daemon(folders[1], *OPTIONS):
         first.next_event("result", where=lambda event: event["complete"])
         where = Deployment.load(folders[0]).reached.listen
-        with session(f"tls/{where}", Tls.from_folder(tmp_path / "old")) as thief:
+        with session(f"tls/{where}", tmp_path / "old") as thief:
             assert first.next_event("result", where=lambda event: event["complete"])
             assert len(thief.info.peers_zid()) == 0
 
