@@ -14,8 +14,8 @@ from graphact_agents.addresses import Address, Addresses
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
-LOOK_UP_SECONDS = 5.0
-"""Seconds after which the name of a neighbour that was unknown is looked up again."""
+START_SECONDS, LOOK_UP_SECONDS = 2.0, 5.0
+"""Seconds that a start waits for the names of neighbours, and from one look at those that are unknown to the next."""
 MAX_DROPPED = 64
 """Datagrams that one call drops before its caller has its turn, so that no stranger keeps a node from its work."""
 
@@ -59,22 +59,22 @@ class UdpTransport:
         self._view = memoryview(self._buffer)
         self._drained = False
         self._closed = False
-        if not self._look_up(addresses.neighbors):
-            unknown = ", ".join(str(addresses.neighbors[j]) for j, found in self._to.items() if found is None)
-            sys.stderr.write(f"graphact-agents: cannot resolve {unknown} yet; these neighbours are away until then\n")
-            threading.Thread(target=self._keep_looking_up, args=(addresses.neighbors,), daemon=True).start()
+        looking = threading.Thread(target=self._look_up, args=(addresses.neighbors,), daemon=True)
+        looking.start()
+        looking.join(START_SECONDS)
+        if unknown := [str(addresses.neighbors[j]) for j, found in self._to.items() if found is None]:
+            names = ", ".join(unknown)
+            sys.stderr.write(f"graphact-agents: cannot resolve {names} yet; these neighbours are away until then\n")
 
-    def _look_up(self, neighbors: Mapping[int, Address]) -> bool:
-        """Look up the names of neighbours that are not known yet; return whether all are known now."""
-        for j in [j for j, found in self._to.items() if found is None]:
-            with suppress(OSError):
-                self._to[j] = resolve(neighbors[j], self._family)[1]
-        self._known = frozenset(identity_of(each) for each in self._to.values() if each is not None)
-        return None not in self._to.values()
-
-    def _keep_looking_up(self, neighbors: Mapping[int, Address]) -> None:
-        while not self._closed and not self._look_up(neighbors):
-            time.sleep(LOOK_UP_SECONDS)
+    def _look_up(self, neighbors: Mapping[int, Address]) -> None:
+        """Look up the names of neighbours until all are known; one may take seconds."""
+        while not self._closed and (unknown := [j for j, found in self._to.items() if found is None]):
+            for j in unknown:
+                with suppress(OSError):
+                    self._to[j] = found = resolve(neighbors[j], self._family)[1]
+                    self._known |= {identity_of(found)}
+            if None in self._to.values():
+                time.sleep(LOOK_UP_SECONDS)
 
     @property
     def dropped(self) -> Mapping[str, int]:
