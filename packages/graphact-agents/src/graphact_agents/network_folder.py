@@ -212,7 +212,7 @@ def read_secrets(folder: Path) -> dict[str, str]:
     """Return what :func:`renew_secrets` has written; ValueError if it is damaged: other keys would cut a node off."""
     content = read_json(folder / SECRETS)
     if content.get("sha256") != hash_json(content, "sha256"):
-        raise ValueError(f"{folder / SECRETS}: damaged: its SHA-256 differs; deploy without --keep-keys writes it again")
+        raise ValueError(f"{folder / SECRETS}: damaged: its SHA-256 differs; deploy without --keep-keys")
     return content
 
 
