@@ -88,6 +88,7 @@ class MemoryNetwork:
             raise KeyError(f"node {sender} has no link to node {to}")
         faults, counters = self.faults, self.counters
         counters["sent"] += 1
+        counters["bytes_sent"] += len(datagram)
         self._let_attackers_act(to, datagram)
         is_cut = (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
         if is_cut or self._happens(faults.loss):
