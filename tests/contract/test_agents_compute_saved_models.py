@@ -62,7 +62,7 @@ def check(model, graph, x):
     assert counters.data_sent == len(x) * cost.messages
     assert counters.bytes_sent == counters.data_bytes_sent == len(x) * cost.bytes
     assert counters.rounds == len(x) * cost.rounds * graph.num_nodes
-    assert answer.outcome.network.bytes_sent == len(x) * cost.bytes
+    assert answer.outcome.network["bytes_sent"] == len(x) * cost.bytes
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

@@ -15,7 +15,7 @@ from graphact_agents.log import Log
 from graphact_agents.messages import Array
 from graphact_agents.model import agreement
 from graphact_agents.node import NOT_LOGGED, Node
-from graphact_agents.runs import Limits, RunResult, Timing
+from graphact_agents.runs import RunResult, Timing
 from graphact_agents.signals import EndOfSignals, NoSignal, NotYet, Signals
 from graphact_agents.status import STALLED, Status, Tally, count_all
 from graphact_agents.transports.transport import Transport, drive
@@ -90,7 +90,6 @@ class Agent:
         schedule: Schedule,
         report: Callable[[Event], None],
         timing: Timing | None = None,
-        limits: Limits | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] | None = None,
         dynamic: bool = False,
@@ -100,7 +99,7 @@ class Agent:
         settings = [("slot", self._timing.slot), ("dynamic", dynamic), *asdict(schedule).items()]
         numbers = {name: float(value) for name, value in settings}
         digest = agreement(deployment.model, schedule=type(schedule).__name__, **numbers)
-        self.node = Node(deployment.links, log, self._timing, limits, digest=digest, finite=True)
+        self.node = Node(deployment.links, log, self._timing, digest=digest, finite=True)
         self.stopping = False
         self._report, self._clock = report, clock
         self._timer = timer or (time.monotonic if clock is time.time else clock)

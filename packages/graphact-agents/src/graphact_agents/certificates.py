@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 TLS_FOLDER = "tls"
+AUTHORITY = f"{TLS_FOLDER}/ca.pem"
 
 
 def common_name(node: int) -> str:
@@ -39,7 +40,7 @@ def make_certificates(hosts: Mapping[int, str], days: int) -> dict[int, dict[str
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = sign(common_name(node), key.public_key(), authority_key, days, host)
         files[node] = {
-            f"{TLS_FOLDER}/ca.pem": authority.public_bytes(Encoding.PEM),
+            AUTHORITY: authority.public_bytes(Encoding.PEM),
             f"{TLS_FOLDER}/cert.pem": certificate.public_bytes(Encoding.PEM),
             f"{TLS_FOLDER}/key.pem": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         }

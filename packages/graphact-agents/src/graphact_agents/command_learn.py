@@ -19,7 +19,6 @@ from graphact_agents.learning.state import FileStore, from_vector
 from graphact_agents.model_file import save_model
 from graphact_agents.runs import Timing
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
-from graphact_agents.transports.zenoh import Tls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     plan, deployment = read_json(options.folder / PLAN), Deployment.load(options.folder)
     try:
         learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{options.folder / PLAN}: damaged: {one_line(error)}") from error
     learner = Learner(deployment, learning, signals, targets, FileStore(options.folder / STATE))
     transport = options.transport or deployment.settings.get("transport", "udp")
     with ExitStack() as opened:
         opened.enter_context(np.errstate(over="ignore", invalid="ignore"))
         has_tls = transport == "zenoh" and deployment.settings.get("tls", False)
-        tls = Tls.from_folder(options.folder / TLS_FOLDER) if has_tls else None
+        tls = options.folder / TLS_FOLDER if has_tls else None
         network = open_transport(transport, deployment.links, deployment.reached, tls)
         opened.callback(network.close)
         events = opened.enter_context(EventWriter())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from graphact_agents.addresses import status_address
 from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
+from graphact_agents.arguments import check_integer
 from graphact_agents.certificates import TLS_FOLDER
 from graphact_agents.deployment import NODE, Deployment, check_folder
 from graphact_agents.disk import write_atomically
@@ -24,7 +25,6 @@ from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
 from graphact_agents.status import Status, Watchdog, memory_use
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
-from graphact_agents.transports.zenoh import Tls
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
     Settings are those of network.toml, which deploy put into the folder; an option overrides the setting of its name.
     """
+    if options.runs is not None:
+        check_integer("--runs", options.runs, minimum=1)
     check_folder(options.folder)
     deployment = Deployment.load(options.folder)
     apply_settings(options, deployment)
@@ -81,12 +83,9 @@ def run(options: argparse.Namespace) -> int:
     if period and not (time.time() - options.origin) / period < MAX_RUN / 2:
         raise ValueError(f"origin and period must give run numbers below 2^62, got {options.origin:g} and {period:g}")
     schedule: Schedule = BackToBack(options.origin) if period == 0 else Clocked(options.origin, period)
-    tls = None
-    if options.tls:
-        tls = Tls.from_folder(options.folder / TLS_FOLDER)
-    elif options.transport == "zenoh":
+    if options.transport == "zenoh" and not options.tls:
         sys.stderr.write("graphact-agents: no TLS: whoever reaches the port of this node can read its values\n")
-    serve(options, deployment, signals, schedule, timing, tls)
+    serve(options, deployment, signals, schedule, timing)
     return 0
 
 
@@ -96,9 +95,9 @@ def serve(
     signals: Signals,
     schedule: Schedule,
     timing: Timing,
-    tls: Tls | None,
 ) -> None:
     """Run the agent of a folder until its signals end or SIGTERM or SIGINT comes."""
+    tls = options.folder / TLS_FOLDER if options.tls else None
     folder, links, transport = options.folder, deployment.links, options.transport
     status = None if options.status is None else status_address(options.status)
     with ExitStack() as opened:

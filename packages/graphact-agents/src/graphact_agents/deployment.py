@@ -26,7 +26,8 @@ VERSION = 1
 NODE, KEYS, MODEL = "node.json", "keys.json", "model.safetensors"
 SECRET = (KEYS, f"{TLS_FOLDER}/key.pem")
 """Files of a node's folder that nobody else may read."""
-OWNED = (NODE, MODEL, TLS_FOLDER, "log.jsonl", "log.jsonl.1", "learning.jsonl", "state.npz", "prepared.npz")
+LEARNING = ("learning.json", "learning.jsonl", "state.npz", "prepared.npz")
+OWNED = (NODE, MODEL, TLS_FOLDER, "log.jsonl", "log.jsonl.1", "readings.json", *LEARNING)
 """Other files of a node's folder that nobody else may write to."""
 
 

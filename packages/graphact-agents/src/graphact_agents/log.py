@@ -151,9 +151,13 @@ class FileLog:
         except BaseException:
             os.close(self._file)
             raise
-        is_whole = all(end.is_whole for end in ends)
-        self.damaged = sum(end.damaged for end in ends)
-        self.last_run, self.used = used_runs([each for end in ends for each in end.records], is_whole=is_whole)
+        is_whole, records = all(end.is_whole for end in ends), [each for end in ends for each in end.records]
+        damaged = [reason for end in ends for reason in end.damaged]
+        if damaged and not records:
+            os.close(self._file)
+            raise ValueError(f"{self.path}: {damaged[0]}")
+        self.damaged = len(damaged)
+        self.last_run, self.used = used_runs(records, is_whole=is_whole)
         if ends[-1].is_torn:  # a number may have been taken into use by the last record
             self.used.add(self.last_run + UsedRuns.MAX_GAP)
 
@@ -254,13 +258,13 @@ class LogEnd(NamedTuple):
     Attributes:
         records: all that can be read.
         is_whole: whether they are from the beginning on.
-        damaged: how many lines cannot be read.
+        damaged: for each line that cannot be read, why.
         is_torn: whether the last of them is such a line.
     """
 
     records: list[Record]
     is_whole: bool
-    damaged: int
+    damaged: list[str]
     is_torn: bool
 
 
@@ -278,16 +282,15 @@ def read_end(path: Path) -> LogEnd:
             stream.truncate(begin + kept)
     records: list[Record] = []
     has_lost_its_end = is_sealed(content[kept:-1] + b"\n")  # the last line; one that a crash cut off was not written
-    damaged, is_torn, reason = 0, has_lost_its_end, ""
+    damaged, is_torn = list[str](), has_lost_its_end
     for line in content[:kept].split(b"\n")[bool(begin) : -1]:  # the first may be cut
         try:
             record = parse_record(line)
             records += [] if record is None else [record]
             is_torn = has_lost_its_end
         except ValueError as error:
-            damaged, is_torn, reason = damaged + 1, True, reason or str(error)
-    if damaged and not records:
-        raise ValueError(f"{path}: {reason}")
+            damaged.append(str(error))
+            is_torn = True
     return LogEnd(records, begin == 0, damaged, is_torn)
 
 

@@ -61,6 +61,8 @@ DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("tls", "repeat", "dynamic", "durable"), False),
 }
 """Settings of an agent where neither its folder nor the command line has one."""
+KINDS = {str: "text", float: "a number", int: "a whole number", bool: "true or false", dict: "a table"}
+"""Types of values as those who edit the file know them."""
 VALID_DAYS = 365
 SOURCES = ("signals", "sensor")
 """Settings that name a source of signals; the one nearest to the node is used."""
@@ -189,7 +191,7 @@ def check_table(path: Path, table: Any, allowed: Mapping[str, type], where: str 
         kind = allowed[name]
         is_number = kind is float and type(value) is int and abs(value) < 2**60
         if type(value) is not kind and not is_number:
-            raise ValueError(f"{path}: {label} must be a {kind.__name__}, got {value!r:.60}")
+            raise ValueError(f"{path}: {label} must be {KINDS[kind]}, got {value!r:.60}")
         checked[name] = float(value) if is_number else value
     return checked
 

@@ -14,9 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
-from graphact_agents.certificates import TLS_FOLDER, make_certificates
+from graphact_agents.certificates import AUTHORITY, TLS_FOLDER, make_certificates
 from graphact_agents.deployment import KEYS, MODEL, NODE, deploy
-from graphact_agents.disk import check_owner, check_parent, check_writable, lock, read_json, sync, write_atomically
+from graphact_agents.disk import (
+    check_owner,
+    check_parent,
+    check_writable,
+    hash_json,
+    lock,
+    read_json,
+    sync,
+    write_atomically,
+)
 from graphact_agents.graph_file import ShiftOperator, load_graph
 from graphact_agents.messages import KEY_BYTES
 from graphact_agents.model import Cost, Model, cost_of_inference
@@ -77,6 +86,8 @@ def init_network(model: Path, graph: Path, out: Path, address: str | None = None
         raise FileExistsError(f"{out} is there already; choose another folder, or edit it and deploy")
     if address is None and operator.num_nodes > STATUS_PORTS:
         raise ValueError(f"--address must be given for more than {STATUS_PORTS} nodes, got {operator.num_nodes}")
+    if address is not None and "{node}" not in address and operator.num_nodes > 1:
+        raise ValueError(f"--address must hold {{node}}, which stands for the number of a node, got {address!r:.60}")
     check_writable(out)
     text = HEAD.format(model=MODEL, graph=GRAPH, folder=out.name)
     for node in range(operator.num_nodes):
@@ -103,7 +114,7 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
         folder: an operator's folder; see :func:`init_network`.
         out: a folder that holds nothing else.
         keep_keys: keep the keys of the links. A deployment in which nothing changed that nodes must agree upon then
-            keeps its number, too.
+            keeps its number, too; with TLS each deployment has an authority of its own, and so a number of its own.
 
     Raises:
         PermissionError: others than their owner may change the operator's files.
@@ -126,11 +137,13 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
         left_out = sorted({*range(operator.num_nodes)} - {*file.nodes})
         operator = operator.among(file.nodes)
         agreed = agreed_settings(file, model, operator)
-        certificates = {}
+        certificates: dict[int, dict[str, bytes]] = {}
         if file.tls:
             hosts = {i: address.host for i, address in file.addresses.items()}
             certificates = make_certificates(hosts, file.valid_days)
-        secret, epoch = renew_secrets(folder, fingerprint(file, model, operator, agreed), keep_keys=keep_keys)
+        authority = next(iter(certificates.values()), {}).get(AUTHORITY, b"")  # the same at all nodes
+        shared = fingerprint(file, model, operator, agreed, authority)
+        secret, epoch = renew_secrets(folder, shared, keep_keys=keep_keys)
         everywhere, nodes = file.addresses, deploy(model, operator, epoch=epoch, secret=secret)
         with replacing(out) as built:
             for i in file.nodes:
@@ -146,7 +159,7 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
 
 def current_deployment(folder: Path) -> str | None:
     """Return the number of the last deployment of an operator's folder; None before the first."""
-    return str(read_json(folder / SECRETS)["deployment"]) if (folder / SECRETS).is_file() else None
+    return read_secrets(folder)["deployment"] if (folder / SECRETS).is_file() else None
 
 
 def agreed_settings(file: NetworkFile, model: Model, operator: ShiftOperator) -> dict[str, Any]:
@@ -161,9 +174,11 @@ def agreed_settings(file: NetworkFile, model: Model, operator: ShiftOperator) ->
     return defaults | given | {"transport": file.transport, "tls": file.tls}
 
 
-def fingerprint(file: NetworkFile, model: Model, operator: ShiftOperator, agreed: dict[str, Any]) -> str:
-    """Return a hash of all that the nodes must agree upon: model, graph, addresses, shared settings."""
-    content = hashlib.sha256(model.digest)
+def fingerprint(
+    file: NetworkFile, model: Model, operator: ShiftOperator, agreed: dict[str, Any], authority: bytes
+) -> str:
+    """Return a hash of all that the nodes must agree upon: model, graph, addresses, shared settings, authority."""
+    content = hashlib.sha256(model.digest + authority)
     content.update(json.dumps(agreed, sort_keys=True).encode())
     content.update(json.dumps({i: str(address) for i, address in file.addresses.items()}).encode())
     for array in (operator.rowptr, operator.col, operator.weight, operator.diagonal):
@@ -180,18 +195,25 @@ def renew_secrets(folder: Path, agreed: str, *, keep_keys: bool) -> tuple[bytes,
     path = folder / SECRETS
     if keep_keys and not path.is_file():
         raise FileNotFoundError(f"{path} is missing: there are no keys to keep before the first deployment")
-    before = read_json(path) if keep_keys else {}
-    try:
-        secret = bytes.fromhex(before["secret"]) if keep_keys else secrets.token_bytes(KEY_BYTES)
-        epoch = int(before["deployment"], 16) if keep_keys and before["agreed"] == agreed else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: damaged: {error}; deploy without --keep-keys") from error
-    if epoch is None:
+    before = read_secrets(folder) if keep_keys else {}
+    secret = bytes.fromhex(before["secret"]) if keep_keys else secrets.token_bytes(KEY_BYTES)
+    if keep_keys and before["agreed"] == agreed:
+        epoch = int(before["deployment"], 16)
+    else:
         drawn = secrets.token_bytes(KEY_BYTES)
         epoch = int.from_bytes(hashlib.blake2b(agreed.encode(), key=drawn, digest_size=8).digest(), "big")
     content = {"secret": secret.hex(), "agreed": agreed, "deployment": f"{epoch:016x}"}
+    content["sha256"] = hash_json(content, "sha256")
     write_atomically(path, json.dumps(content, indent=1).encode(), mode=0o600)
     return secret, epoch
+
+
+def read_secrets(folder: Path) -> dict[str, str]:
+    """Return what :func:`renew_secrets` has written; ValueError if it is damaged: other keys would cut a node off."""
+    content = read_json(folder / SECRETS)
+    if content.get("sha256") != hash_json(content, "sha256"):
+        raise ValueError(f"{folder / SECRETS}: damaged: its SHA-256 differs; deploy without --keep-keys")
+    return content
 
 
 # Folders that appear as a whole

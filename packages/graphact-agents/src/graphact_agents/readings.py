@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.disk import read_json, write_atomically
+from graphact_agents.disk import hash_json, read_json, write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.model import Model
 from graphact_agents.signals import NoSignal, NotYet, Signals
@@ -77,13 +77,16 @@ class Readings(Signals):
 
     def _remember(self) -> None:
         if self._path is not None and self._model.window > 1:
-            readings = [with_null(each).tolist() for each in self._past]
+            content = {"run": self._run, "readings": [with_null(each).tolist() for each in self._past]}
+            content["sha256"] = hash_json(content, "sha256")
             with suppress(OSError):  # as on a full disk: after a restart they count as missing
-                write_atomically(self._path, json.dumps({"run": self._run, "readings": readings}).encode())
+                write_atomically(self._path, json.dumps(content).encode())
 
     def _recall(self, path: Path) -> None:
         try:
             content = read_json(path)
+            if content["sha256"] != hash_json(content, "sha256"):
+                raise ValueError("its SHA-256 differs from the one recorded")
             past = [np.array(each, float).astype(self._model.dtype) for each in content["readings"]]
             self._run, self._past = int(content["run"]), past
         except (KeyError, TypeError, ValueError):

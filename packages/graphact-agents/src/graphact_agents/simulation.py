@@ -2,6 +2,7 @@
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +18,7 @@ from graphact_agents.messages import Array
 from graphact_agents.node import INFERENCE, Node
 from graphact_agents.program import AnyProgram, Program
 from graphact_agents.runs import Counters, Limits, RunResult, Timing
-from graphact_agents.transports.memory import Faults, MemoryNetwork, NetworkCounters
+from graphact_agents.transports.memory import Faults, MemoryNetwork
 
 ProgramFactory = Callable[[int, int], AnyProgram]
 """Makes the program of (node, run)."""
@@ -29,13 +30,14 @@ class SimulationOutcome:
 
     Attributes:
         results: the runs that ended, by (run, node); those of nodes that were down are missing.
+        network: counts of the network.
         counters: messages of all nodes, also of those that crashed.
         lost_links: for each run the links lost for all of it.
         survived: the (run, node) at which the node was up from beginning to end.
     """
 
     logs: list[MemoryLog]
-    network: NetworkCounters
+    network: Counter[str]
     counters: Counters = field(default_factory=Counters)
     results: dict[tuple[int, int], RunResult] = field(default_factory=dict)
     lost_links: list[set[tuple[int, int]]] = field(default_factory=list)

@@ -22,7 +22,6 @@ from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.log import Began
 from graphact_agents.network_folder import deploy_network
-from graphact_agents.transports.zenoh import Tls
 
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 OPTIONS = ["--period", "1.5", "--slot", "0.5"]
@@ -51,13 +50,10 @@ def test_a_captured_folder_changes_nothing_for_the_others(folders, tmp_path):
     described = json.loads((folders[0] / "node.json").read_text()) | {"weights": [9.0, 9.0]}
     (folders[0] / "node.json").write_text(json.dumps(described))
     deploy_again(folders)
-    model, graph = graphact.load(folders[0] / "model.safetensors"), np.zeros((3, 3))
-    for folder in folders:
-        node = Deployment.load(folder)
-        assert node.model.digest == wanted.model.digest
-        graph[node.node, list(node.row.hears)] = node.row.weights
-    x = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64)
-    expected = model(x, graphact.Graph.from_dense(torch.from_numpy(graph)))
+    network = folders[0].parent.with_name("nodes.network")
+    model, graph = graphact.load(network / "model.safetensors"), graphact.Graph.load(network / "graph.npz")
+    assert Deployment.load(folders[0]).model.digest == wanted.model.digest
+    expected = model(torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64), graph)
     with ExitStack() as opened:
         daemons = [opened.enter_context(Daemon(folder, *OPTIONS)) for folder in folders]
         for i, daemon in enumerate(daemons):
@@ -115,7 +111,7 @@ def test_an_old_certificate_is_not_let_in(tmp_path):
     with Daemon(folders[0], *OPTIONS) as first, Daemon(folders[1], *OPTIONS):
         first.next_event("result", where=lambda event: event["complete"])
         where = Deployment.load(folders[0]).reached.listen
-        with session(f"tls/{where}", Tls.from_folder(tmp_path / "old")) as thief:
+        with session(f"tls/{where}", tmp_path / "old") as thief:
             assert first.next_event("result", where=lambda event: event["complete"])
             assert len(thief.info.peers_zid()) == 0
 

@@ -12,16 +12,12 @@ import numpy as np
 import pytest
 
 from agents.live import PATIENCE, Captured, Daemon, make_network
-from agents.networks import undirected
-from graphact import nn
 from graphact_agents import Deployment
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
-from graphact_agents.deployment import check_folder
 from graphact_agents.log import Began, FileLog, seal
 from graphact_agents.messages import Kind
 from graphact_agents.status_server import fetch_status
-from support.on_agents import split
 
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
 
@@ -168,23 +164,16 @@ def test_folders_that_others_can_change_are_refused(folders, command, capsys):
         ("keys.json", 0o660, 0o600),
         ("model.safetensors", 0o666, 0o644),
         ("node.json", 0o664, 0o644),
+        ("learning.json", 0o666, 0o600),
+        ("readings.json", 0o666, 0o600),
     ]:
+        (folder / name).exists() or (folder / name).write_text("{}")
         (folder / name).chmod(mode)
         assert main(words) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert f"{folder / name} must be " in line
         assert f"got the mode {mode:o}" in line
         (folder / name).chmod(right)
-
-
-def test_folders_are_written_for_their_owner_whatever_the_umask(tmp_path):
-    before = os.umask(0o002)
-    try:
-        folders = make_network(tmp_path, [(0, 1)], 2)
-    finally:
-        os.umask(before)
-    for folder in folders:
-        check_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -216,11 +205,3 @@ def test_logs_and_certificates_that_are_damaged(folders, capsys):
     (folders[0] / "tls" / "cert.pem").write_bytes(b"nothing")
     assert main(["run", str(folders[0]), "--transport", "zenoh"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_split_leaves_no_authority_behind(tmp_path):
-    folders = split(nn.FIR([1, 1]), undirected([(0, 1)], 2), tmp_path / "nodes", addresses=["127.0.0.1:1", "[::1]:2"])
-    for folder in folders:
-        assert sorted(file.name for file in (folder / "tls").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
-        assert (folder / "tls" / "key.pem").stat().st_mode & 0o777 == 0o600
-        assert Deployment.load(folder).node == int(folder.name[5:])

@@ -14,7 +14,7 @@ from agents.live import PATIENCE, Daemon, make_network
 from graphact_agents import Deployment
 from graphact_agents.certificates import make_certificates
 from graphact_agents.messages import Kind, Message, Payload, encode
-from graphact_agents.transports.zenoh import Tls, key_prefix
+from graphact_agents.transports.zenoh import key_prefix
 
 zenoh = pytest.importorskip("zenoh")
 LINE = [(0, 1), (1, 2)]
@@ -58,9 +58,9 @@ def session(endpoint, tls=None, mode="peer"):
     }
     if tls is not None:
         settings["transport/link/tls"] = {
-            "root_ca_certificate": str(tls.authority),
-            "connect_certificate": str(tls.certificate),
-            "connect_private_key": str(tls.key),
+            "root_ca_certificate": str(tls / "ca.pem"),
+            "connect_certificate": str(tls / "cert.pem"),
+            "connect_private_key": str(tls / "key.pem"),
             "enable_mtls": True,
             "verify_name_on_connect": False,
         }
@@ -93,7 +93,7 @@ def test_who_has_no_certificate_of_the_network_is_not_connected(line, tmp_path):
     where = address_of(line[1])
     attempts = [
         (f"tcp/{where}", None),
-        (f"tls/{where}", Tls.from_folder(stranger / "tls")),
+        (f"tls/{where}", stranger / "tls"),
     ]
     with started(line) as daemons:
         for endpoint, tls in attempts:
@@ -110,7 +110,7 @@ def test_who_has_no_certificate_of_the_network_is_not_connected(line, tmp_path):
 def test_a_neighbor_says_what_is_its_own_and_no_more_than_a_datagram(line, is_encrypted):
     """Node 2 of a line in wrong hands: for itself it may speak; not for node 0, not to it, and not at length."""
     prefix, where = key_prefix(Deployment.load(line[1]).links.epoch), address_of(line[1])
-    tls = Tls.from_folder(line[2] / "tls") if is_encrypted else None
+    tls = line[2] / "tls" if is_encrypted else None
     others = [f"{prefix}/to/1/from/9", f"{prefix}/to/0/from/1", f"{prefix}/to/0/from/2", "else"]
     others += [f"{prefix}/to/1/from/0"] if is_encrypted else []  # without certificates nobody knows who speaks
     options = [] if is_encrypted else ["--no-tls"]

@@ -89,6 +89,18 @@ def test_one_flipped_bit_frees_no_number_that_was_used(tmp_path):
             assert log.used.next_free(log.last_run + 1) > 4, (place, bit)
 
 
+def test_a_flipped_bit_in_the_only_record_after_a_log_was_put_aside(tmp_path):
+    """The log before it tells which numbers are used."""
+    filled(tmp_path / "log.jsonl", max_bytes=10).close()
+    content = bytearray((tmp_path / "log.jsonl").read_bytes())
+    content[5] ^= 1
+    (tmp_path / "log.jsonl").write_bytes(content)
+    log = FileLog(tmp_path / "log.jsonl")
+    log.close()
+    assert (log.damaged, log.last_run) == (1, 3)
+    assert log.used.next_free(3) > 4
+
+
 def test_what_was_appended_survives_a_kill(tmp_path):
     path = tmp_path / "log.jsonl"
     code = f"""

@@ -55,7 +55,7 @@ def test_the_share_of_each_fault(p):
     for fault in ("replay", "forge"):
         network, arrived = arrivals(Faults(**{fault: p}))
         assert abs(len(arrived) - COUNT * (1 + p)) < margin
-        assert network.counters.delivered == len(arrived)
+        assert network.counters["delivered"] == len(arrived)
 
 
 def held(faults):

@@ -77,6 +77,8 @@ def test_all_that_is_written_is_for_its_owner_alone(network, tmp_path):
     for path in [*network.rglob("*"), *(tmp_path / "nodes").rglob("*"), tmp_path / "nodes", network]:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert not any(b"CERTIFICATE" in path.read_bytes() for path in network.iterdir() if path.is_file())
+    for folder in (tmp_path / "nodes").iterdir():  # and no key of the authority
+        assert sorted(path.name for path in (folder / "tls").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
 
 
 def test_every_deployment_has_its_own_number_keys_and_certificates(network, tmp_path):
@@ -109,6 +111,36 @@ def test_keys_are_kept_on_request_and_the_number_where_nothing_changed(network, 
     assert epochs[0] == epochs[1]
     assert len({*epochs}) == 3  # that of a and b does not come back
     assert (nodes[0][1].settings.get("sensor"), nodes[1][1].settings["sensor"]) == (None, "echo 1")
+
+
+def test_with_certificates_every_deployment_has_a_number_of_its_own(network, tmp_path):
+    """Their authority is another each time: a node that got a new folder alone would be let in by nobody."""
+    edit(network, "# transport", 'transport = "zenoh"\n#')
+    deploy_network(network, tmp_path / "a")
+    deploy_network(network, tmp_path / "b", keep_keys=True)
+    (first, files), (second, others) = read(tmp_path / "a"), read(tmp_path / "b")
+    assert first[0].links.keys == second[0].links.keys
+    assert files["node-0/tls/ca.pem"] != others["node-0/tls/ca.pem"]
+    assert first[0].links.epoch != second[0].links.epoch
+
+
+@pytest.mark.parametrize("content", ['{"deployment": "00"}', "{}", "flipped"])
+def test_damaged_secrets_are_told_in_one_line(network, tmp_path, content, capsys):
+    """With one bit of the secret flipped all would look well, and folders that are not delivered have other keys."""
+    deploy_network(network, tmp_path / "a")
+    path = network / "secrets.json"
+    path.write_text(path.read_text().replace('"secret": "', '"secret": "1') if content == "flipped" else content)
+    for words in (["status", str(network)], ["deploy", str(network), "--out", str(tmp_path / "a"), "--keep-keys"]):
+        assert main(words) == 2
+        assert "secrets.json: damaged: its SHA-256 differs" in capsys.readouterr().err
+    deploy_network(network, tmp_path / "a")
+    assert current_deployment(network) is not None
+
+
+def test_a_pattern_without_the_number_of_a_node(network, tmp_path, capsys):
+    files = [str(network / name) for name in ("model.safetensors", "graph.npz")]
+    assert main(["init", *files, "--out", str(tmp_path / "far"), "--address", "sensor.local:7500"]) == 2
+    assert "--address must hold {node}" in capsys.readouterr().err
 
 
 def test_nodes_come_and_go_by_the_file_and_the_graph(network, tmp_path, capsys):

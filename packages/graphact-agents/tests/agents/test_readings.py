@@ -49,6 +49,21 @@ def test_damaged_readings_count_as_missing(tmp_path, content, capsys):
     assert "readings.json: damaged" in capsys.readouterr().err
 
 
+def test_a_flipped_bit_is_no_other_reading(tmp_path, capsys):
+    """Every bit of the file: what it holds is read as it was written, or counts as missing."""
+    source = FileSignals(write(tmp_path / "readings.txt", [1.0, 2.0, 3.0]), make_model(window=2))
+    Readings(source, make_model(window=2), tmp_path).take(1)
+    path = tmp_path / READINGS_NAME
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        (_, before) = Readings(source, make_model(window=2), tmp_path).take(2)
+        assert np.isnan(before) or before == 2.0
+    assert "readings.json: damaged" in capsys.readouterr().err
+
+
 def test_a_sensor_that_fails_is_a_missing_reading():
     model = make_model(window=1)
     readings = Readings(StreamSignals(io.BytesIO(b"broken\n"), model), model)
@@ -74,7 +89,8 @@ def test_without_a_mask_nothing_may_be_missing(tmp_path):
 
 
 def test_readings_of_another_model_are_forgotten(tmp_path):
-    (tmp_path / READINGS_NAME).write_text(json.dumps({"run": 0, "readings": [[1.0, 2.0]]}))
+    two = Model("Standardize", {}, {"mean": np.zeros(2), "std": np.ones(2)}, make_model().description, ["mean", "std"])
+    Readings(FileSignals(write(tmp_path / "readings.txt", [[1.0, 2.0]]), two), two, tmp_path).take(0)
     model = make_model(window=2)
     readings = Readings(StreamSignals(io.BytesIO(), model), model, tmp_path)
     np.testing.assert_array_equal(readings.take(1), [np.nan, np.nan])

@@ -53,7 +53,7 @@ def test_the_seeds_meet_every_fault():
         met |= [getattr(case.faults, f.name) != f.default for f in dataclasses.fields(HostileFaults)]
         outcome = case.run().outcome
         crashes += outcome.crashes
-        replayed += outcome.network.replayed
+        replayed += outcome.network["replayed"]
         forged += outcome.counters.forged
         partitions += case.faults.partition > 0
         poisoned += outcome.counters.ahead

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from graphact_agents.disk import READ_ERRORS, one_line
+from graphact_agents.disk import one_line
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, NotFiniteError
 from graphact_agents.learning.simulated_training import PATIENT
 from graphact_agents.learning.state import save_arrays
@@ -70,7 +70,7 @@ class NodeTraining:
                 with np.load(path, allow_pickle=False) as content:
                     self.learner.weights = {int(j): float(w) for j, w in content["weights"]}
                     self.learner.powers = content["powers"] if content["powers"].size else None
-            except READ_ERRORS as error:
+            except Exception as error:  # of many classes, for a damaged file
                 raise ValueError(f"{path}: not the preparation of a node that learns: {one_line(error)}") from error
             self._wait_for_neighbors()
             return

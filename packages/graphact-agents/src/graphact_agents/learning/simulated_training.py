@@ -14,7 +14,7 @@ from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.state import MemoryStore, State, from_vector
 from graphact_agents.messages import Array
 from graphact_agents.model import Model
-from graphact_agents.runs import Counters, Limits, Timing
+from graphact_agents.runs import Counters, Timing
 from graphact_agents.simulation import Simulation
 from graphact_agents.transports.memory import Faults
 
@@ -64,7 +64,6 @@ def simulate_training(
     steps: int,
     faults: Faults | None = None,
     timing: Timing | None = None,
-    limits: Limits | None = None,
     seed: int = 0,
     progress: Callable[[Training], None] | None = None,
     begun: Training | None = None,
@@ -80,7 +79,7 @@ def simulate_training(
         targets: ``(M, N, O)``, likewise; NaN where a node is not asked. Classes ``(M, N, 1)`` for the cross entropy.
         learning: how; see :class:`Learning`.
         steps: how many in all.
-        faults: what goes wrong, nothing when left out; with ``timing``, ``limits`` and the ``seed`` of all faults as in
+        faults: what goes wrong, nothing when left out; with ``timing`` and the ``seed`` of all faults as in
             :func:`~graphact_agents.simulate_inference`.
         progress: called every few steps, with what there is.
         begun: an earlier training of the same agents, with fewer steps, to go on with.
@@ -114,7 +113,7 @@ def simulate_training(
     stores = [MemoryStore(None if begun is None else begun.states[i]) for i in range(count)]
     learners = [Learner(node, learning, signals[:, i], targets[:, i], stores[i]) for i, node in enumerate(deployments)]
     rounds = cost_of_step(model, learning, 0, 0, 1, features=signals.shape[2]).rounds
-    counters, crashes, losses = prepare(learners, faults, limits, seed), 0, list[float]()
+    counters, crashes, losses = prepare(learners, faults, seed), 0, list[float]()
     if begun is not None:
         counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
     for done in range(len(losses), check_integer("steps", steps, minimum=len(losses) + 1), SEGMENT):
@@ -126,7 +125,6 @@ def simulate_training(
             runs=now,
             faults=faults,
             timing=timing,
-            limits=limits,
             seed=random.Random(f"training {seed} {done}").getrandbits(63),
             kind=STEP,
         ).simulate()
@@ -140,7 +138,7 @@ def simulate_training(
     return training
 
 
-def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, seed: int) -> Counters:
+def prepare(learners: Sequence[Learner], faults: Faults, seed: int) -> Counters:
     """Let all nodes prepare; returns the counts of their messages."""
     outcome = Simulation(
         [learner.links for learner in learners],
@@ -148,7 +146,6 @@ def prepare(learners: Sequence[Learner], faults: Faults, limits: Limits | None, 
         rounds=preparation_rounds(learners[0].model, learners[0].signals.shape),
         faults=replace(faults, link_loss=0.0, crash=0.0, partition=0.0),
         timing=PATIENT,
-        limits=limits,
         seed=random.Random(f"preparation {seed}").getrandbits(63),
         kind=PREPARATION,
     ).simulate()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphact_agents.disk import READ_ERRORS, one_line, write_atomically
+from graphact_agents.disk import one_line, write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.model import Model
 
@@ -72,7 +72,7 @@ class State:
         try:
             with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as content:
                 state, version = cls.from_arrays(content), int(content["version"])
-        except READ_ERRORS as error:
+        except Exception as error:  # of many classes, for a damaged file
             raise ValueError(f"{path}: not the state of a node that learns: {one_line(error)}") from error
         if version != VERSION:
             raise ValueError(f"{path}: must be a state of version {VERSION}, got {version}")

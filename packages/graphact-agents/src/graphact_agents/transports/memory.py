@@ -2,7 +2,7 @@
 
 import heapq
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
@@ -61,25 +61,11 @@ RECORDED = 512
 """Datagrams that an attacker keeps to send them again."""
 
 
-@dataclass(slots=True)
-class NetworkCounters:
-    """Counts of a simulated network."""
-
-    sent: int = 0
-    bytes_sent: int = 0
-    delivered: int = 0
-    lost: int = 0
-    duplicated: int = 0
-    held_back: int = 0
-    corrupted: int = 0
-    replayed: int = 0
-    forged: int = 0
-
-
 class MemoryNetwork:
     """All links of a simulated network; ``neighbors`` says for every node whom it may send to.
 
     Attributes:
+        counters: datagrams ``sent``, ``delivered``, ``lost``, ``replayed`` and so on.
         now: the virtual time in seconds; it moves when datagrams are delivered.
         lost_links: links (pairs in ascending order) that deliver nothing at the moment.
         half: nodes cut off from all others at the moment.
@@ -91,7 +77,7 @@ class MemoryNetwork:
         self.now = 0.0
         self.lost_links: set[tuple[int, int]] = set()
         self.half: frozenset[int] = frozenset()
-        self.counters = NetworkCounters()
+        self.counters: Counter[str] = Counter()
         self._random = random.Random(f"network {seed}")
         self._flying: list[tuple[float, int, int, bytes]] = []
         self._number = 0
@@ -101,21 +87,21 @@ class MemoryNetwork:
         if to not in self.neighbors[sender]:
             raise KeyError(f"node {sender} has no link to node {to}")
         faults, counters = self.faults, self.counters
-        counters.sent += 1
-        counters.bytes_sent += len(datagram)
+        counters["sent"] += 1
+        counters["bytes_sent"] += len(datagram)
         self._let_attackers_act(to, datagram)
         is_cut = (min(sender, to), max(sender, to)) in self.lost_links or (sender in self.half) != (to in self.half)
         if is_cut or self._happens(faults.loss):
-            counters.lost += 1
+            counters["lost"] += 1
             return
         if self._happens(faults.duplicate):
-            counters.duplicated += 1
+            counters["duplicated"] += 1
             self._fly(to, datagram)
         if self._happens(faults.corrupt):
-            counters.corrupted += 1
+            counters["corrupted"] += 1
             datagram = flip_bit(datagram, self._random.randrange(8 * len(datagram)))
         is_held = self._happens(faults.reorder)
-        counters.held_back += is_held
+        counters["held_back"] += is_held
         self._fly(to, datagram, 10 * (faults.delay + faults.jitter) if is_held else 0.0)
 
     @property
@@ -126,7 +112,7 @@ class MemoryNetwork:
         """Let the next datagram arrive: its recipient and itself."""
         when, _, to, datagram = heapq.heappop(self._flying)
         self.now = max(self.now, when)
-        self.counters.delivered += 1
+        self.counters["delivered"] += 1
         return to, datagram
 
     def inject(self, to: int, datagram: bytes) -> None:
@@ -146,10 +132,10 @@ class MemoryNetwork:
         if self.faults.replay:
             self._recorded.append((to, datagram))
             if self._happens(self.faults.replay):
-                self.counters.replayed += 1
+                self.counters["replayed"] += 1
                 self._fly(*self._random.choice(self._recorded))
         if self._happens(self.faults.forge):
-            self.counters.forged += 1
+            self.counters["forged"] += 1
             body = flip_bit(datagram[:-TAG_BYTES], 8 * len(datagram[:-TAG_BYTES]) - 2)
             self._fly(to, body + authenticate(body, self._random.randbytes(KEY_BYTES)))
 

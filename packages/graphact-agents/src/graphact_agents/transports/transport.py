@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from graphact_agents.addresses import Addresses
@@ -10,7 +11,7 @@ from graphact_agents.arguments import check_choice
 from graphact_agents.links import Links
 from graphact_agents.node import Node
 from graphact_agents.runs import RunResult
-from graphact_agents.transports.zenoh import Tls, ZenohTransport
+from graphact_agents.transports.zenoh import ZenohTransport
 
 
 class Transport(Protocol):
@@ -47,14 +48,14 @@ def open_transport(
     name: str,
     links: Links,
     addresses: Addresses,
-    tls: Tls | None = None,
+    tls: Path | None = None,
     *,
     timely: bool = False,
 ) -> Transport:
     """Return one node's end of a real network.
 
-    Zenoh encrypts with ``tls``; UDP does not encrypt. Over UDP runs by a clock, which have deadlines, want a ``timely``
-    one.
+    Zenoh encrypts with the certificates in the folder ``tls``; UDP does not encrypt. Over UDP runs by a clock, which
+    have deadlines, want a ``timely`` one.
     """
     check_choice("transport", name, TRANSPORTS)
     if name == "zenoh":

@@ -3,13 +3,19 @@
 import os
 import select
 import socket
+import sys
+import threading
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
 
 RECEIVE_BUFFER = 4 * 2**20
 """Asked of the operating system, so that a burst of all neighbours is not lost while the node computes."""
+START_SECONDS, LOOK_UP_SECONDS = 2.0, 5.0
+"""Seconds that a start waits for the names of neighbours, and from one look at those that are unknown to the next."""
 MAX_DROPPED = 64
 """Datagrams that one call drops before its caller has its turn, so that no stranger keeps a node from its work."""
 
@@ -20,7 +26,8 @@ class UdpTransport:
     Datagrams that do not come from the address of a neighbour are counted and dropped unread (whoever forges an address
     meets the authentication of the node). A datagram that the system does not take at once is lost.
 
-    Host names are looked up once, here; OSError if one is unknown, or the address is in use or not of this machine.
+    Host names are looked up here, those of neighbours again and again until they are known: the name of one that is
+    away may be, too. OSError if that of the node itself is unknown, or its address in use or not of this machine.
 
     Args:
         addresses: its own, and those of its neighbours.
@@ -35,8 +42,8 @@ class UdpTransport:
     def __init__(self, addresses: Addresses, *, timely: bool = False) -> None:
         self._timely = timely
         self._family, own = resolve(addresses.listen)
-        self._to = {j: resolve(each, self._family)[1] for j, each in addresses.neighbors.items()}
-        self._known = {identity_of(each) for each in self._to.values()}
+        self._to: dict[int, SocketAddress | None] = dict.fromkeys(addresses.neighbors)
+        self._known: frozenset[SocketAddress] = frozenset()
         self._strangers = 0
         self._socket = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
@@ -52,6 +59,22 @@ class UdpTransport:
         self._view = memoryview(self._buffer)
         self._drained = False
         self._closed = False
+        looking = threading.Thread(target=self._look_up, args=(addresses.neighbors,), daemon=True)
+        looking.start()
+        looking.join(START_SECONDS)
+        if unknown := [str(addresses.neighbors[j]) for j, found in self._to.items() if found is None]:
+            names = ", ".join(unknown)
+            sys.stderr.write(f"graphact-agents: cannot resolve {names} yet; these neighbours are away until then\n")
+
+    def _look_up(self, neighbors: Mapping[int, Address]) -> None:
+        """Look up the names of neighbours until all are known; one may take seconds."""
+        while not self._closed and (unknown := [j for j, found in self._to.items() if found is None]):
+            for j in unknown:
+                with suppress(OSError):
+                    self._to[j] = found = resolve(neighbors[j], self._family)[1]
+                    self._known |= {identity_of(found)}
+            if None in self._to.values():
+                time.sleep(LOOK_UP_SECONDS)
 
     @property
     def dropped(self) -> Mapping[str, int]:
@@ -59,11 +82,9 @@ class UdpTransport:
 
     def send(self, to: int, datagram: bytes) -> None:
         address = self._to[to]
-        if not self._closed:
-            try:
+        if not self._closed and address is not None:
+            with suppress(OSError):  # a full queue, an interface that is down, a firewall: lost, as on the way
                 self._socket.sendto(datagram, address)
-            except OSError:  # a full queue, an interface that is down, a firewall: lost, as on the way
-                return
 
     def receive(self, timeout: float) -> bytes | None:
         if self._closed:

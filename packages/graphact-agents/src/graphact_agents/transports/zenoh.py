@@ -19,13 +19,11 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import common_name
-from graphact_agents.disk import check_owner
 from graphact_agents.messages import MAX_DATAGRAM
 
 QUEUE_BYTES, OBJECT_BYTES = 2**21, 128
@@ -42,48 +40,23 @@ ONE_THREAD = (
 """Zenoh works in one thread instead of a dozen: a node has a handful of links, and often a small processor."""
 
 
-@dataclass(frozen=True)
-class Tls:
-    """The files (PEM) for encrypted links; both ends show a certificate (mutual TLS).
-
-    The authority signs the certificates of all nodes; that of a node must name the host in its address.
-    """
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-    @classmethod
-    def from_folder(cls, folder: Path) -> "Tls":
-        """Return ``ca.pem``, ``cert.pem`` and ``key.pem`` of a folder.
-
-        Raises:
-            FileNotFoundError: one is missing.
-            PermissionError: others than its owner may use the key.
-        """
-        files = cls(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
-        for file in (files.authority, files.certificate, files.key):
-            if not file.is_file():
-                raise FileNotFoundError(f"{file} is missing; TLS needs ca.pem, cert.pem and key.pem in {folder}")
-        check_owner(files.key, private=True)
-        return files
-
-
 class ZenohTransport:
     """The Zenoh session of one node.
 
-    The epoch of the deployment is part of all keys, so that two deployments on one network do not meet.
+    The epoch of the deployment is part of all keys, so that two deployments on one network do not meet. ``tls`` is the
+    folder of the certificates for encrypted links, which both ends show (mutual TLS).
 
     Attributes:
         dropped: datagrams that were not let in, by reason: too long (``malformed``), or the queue of their sender was
             full (``overflow``).
 
     Raises:
+        FileNotFoundError: a file of ``tls`` is missing.
         ModuleNotFoundError: Zenoh is not installed.
         OSError: it cannot listen on its address.
     """
 
-    def __init__(self, node: int, epoch: int, addresses: Addresses, tls: Tls | None = None) -> None:
+    def __init__(self, node: int, epoch: int, addresses: Addresses, tls: Path | None = None) -> None:
         os.environ.setdefault("ZENOH_RUNTIME", ONE_THREAD)
         try:
             zenoh = importlib.import_module("zenoh")
@@ -164,7 +137,7 @@ def key_prefix(epoch: int) -> str:
     return f"graphact/{epoch:016x}"
 
 
-def make_settings(node: int, epoch: int, addresses: Addresses, tls: Tls | None) -> dict[str, Any]:
+def make_settings(node: int, epoch: int, addresses: Addresses, tls: Path | None) -> dict[str, Any]:
     """The configuration of a session: explicit links to neighbours, nothing else."""
     connect = [address for j, address in addresses.neighbors.items() if j < node]
     settings: dict[str, Any] = {
@@ -186,12 +159,15 @@ def make_settings(node: int, epoch: int, addresses: Addresses, tls: Tls | None) 
         "access_control": make_access_control(node, epoch, addresses, by_certificate=tls is not None),
     }
     if tls is not None:
+        files = authority, certificate, key = [str(tls / name) for name in ("ca.pem", "cert.pem", "key.pem")]
+        if missing := [file for file in files if not Path(file).is_file()]:
+            raise FileNotFoundError(f"{missing[0]} is missing; TLS needs ca.pem, cert.pem and key.pem in {tls}")
         settings["transport/link/tls"] = {
-            "root_ca_certificate": str(tls.authority),
-            "listen_certificate": str(tls.certificate),
-            "listen_private_key": str(tls.key),
-            "connect_certificate": str(tls.certificate),
-            "connect_private_key": str(tls.key),
+            "root_ca_certificate": authority,
+            "listen_certificate": certificate,
+            "listen_private_key": key,
+            "connect_certificate": certificate,
+            "connect_private_key": key,
             "enable_mtls": True,
             "verify_name_on_connect": True,
         }
@@ -221,6 +197,6 @@ def make_access_control(node: int, epoch: int, addresses: Addresses, *, by_certi
     return {"enabled": True, "default_permission": "deny", **lists}
 
 
-def endpoints(address: Address, tls: Tls | None) -> list[str]:
+def endpoints(address: Address, tls: Path | None) -> list[str]:
     """Return the endpoints to listen on or connect to: TCP for itself and UDP for datagrams, or TLS for both."""
     return [f"tls/{address}"] if tls is not None else [f"tcp/{address}?rel=1", f"udp/{address}?rel=0"]

@@ -16,6 +16,7 @@ from agents.networks import directed, undirected
 from graphact import nn
 from graphact_agents import Deployment, load_model
 from graphact_agents.addresses import free_addresses
+from graphact_agents.command import main
 from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
 from graphact_agents.local_agents import LocalAgents
@@ -150,6 +151,14 @@ def test_another_deployment_begins_again(folder):
         assert [file.exists() for file in files] == [stays, stays]
         training.log.append(Began(7, 2))
         training.log.close()
+
+
+@pytest.mark.parametrize("changes", [{"steps": float("inf")}, {"steps": "many"}, {"first": None}, {"learning": [1]}])
+def test_a_damaged_plan_is_told_in_one_line(folder, changes, capsys):
+    plan = {"learning": {"rate": 0.01}, "steps": 30, "first": 0}
+    (folder / "learning.json").write_text(json.dumps(plan | changes))
+    assert main(["learn", str(folder)]) == 2
+    assert "learning.json: damaged: " in capsys.readouterr().err
 
 
 def test_others_must_not_use_the_keys(folder):

@@ -9,7 +9,7 @@ import torch
 from agents.networks import GRAPHS, directed
 from agents.own_operations import registering, soft_max, soft_max_in_numpy
 from graphact import nn
-from graphact_agents import Deployment, IncompatibleModelError
+from graphact_agents import IncompatibleModelError
 from graphact_agents.learning import Learner, Learning, MemoryStore, State, cost_of_step, simulate_training
 from graphact_agents.learning.mixing import exchange_vectors
 from graphact_agents.learning.state import to_vector
@@ -41,16 +41,6 @@ def test_the_order_of_parameters_is_that_of_the_layers():
         *("filters.1.taps", "filters.1.bias", "activations.1.beta", "activations.1.weights", "activations.1.log_gamma"),
         *("readout.weight", "readout.bias"),
     )
-
-
-def test_a_node_from_a_folder_learns_with_nodes_made_in_memory(tmp_path):
-    graph = directed(6, 0.5, 0)
-    x, targets = samples(graph)
-    nodes = deploy(gcnn(), graph)
-    expected = simulate_training(nodes, x, targets, Learning(rate=0.02), steps=5).copies
-    nodes[2].save(tmp_path / "node-2")
-    nodes[2] = Deployment.load(tmp_path / "node-2")
-    np.testing.assert_array_equal(simulate_training(nodes, x, targets, Learning(rate=0.02), steps=5).copies, expected)
 
 
 def test_frozen_parameters_are_left_alone_and_not_sent():

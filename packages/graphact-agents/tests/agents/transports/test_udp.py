@@ -1,10 +1,12 @@
 """UDP alone."""
 
 import socket
+import time
 
 import pytest
 
 from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.transports import udp
 from graphact_agents.transports.udp import UdpTransport
 
 
@@ -50,9 +52,32 @@ def test_what_is_too_long_is_lost(pair):
     assert second.receive(1.0) == b"y"
 
 
-def test_an_unknown_name():
+def test_an_unknown_name_of_its_own():
     with pytest.raises(OSError, match=r"cannot resolve nowhere.invalid:1"):
-        UdpTransport(Addresses(Address("127.0.0.1", 0), {1: Address("nowhere.invalid", 1)}))
+        UdpTransport(Addresses(Address("nowhere.invalid", 1), {}))
+
+
+def test_a_neighbour_whose_name_is_unknown_is_away_until_it_is_known(monkeypatch, capsys):
+    """It takes no other link along, and none of its datagrams is lost on the way later."""
+    (a, b, c), names = free_addresses(3), {}
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(udp, "LOOK_UP_SECONDS", 0.01)
+    monkeypatch.setattr(udp.socket, "getaddrinfo", lambda host, *rest: look_up(names.get(host, host), *rest))
+    first = UdpTransport(Addresses(a, {1: b, 2: Address("nowhere.invalid", c.port)}))
+    second, third = UdpTransport(Addresses(b, {0: a})), UdpTransport(Addresses(c, {0: a}))
+    first.send(1, b"one")
+    first.send(2, b"lost")
+    assert second.receive(1.0) == b"one"
+    assert f"cannot resolve nowhere.invalid:{c.port} yet" in capsys.readouterr().err
+    names["nowhere.invalid"] = c.host
+    until = time.monotonic() + 30
+    while third.receive(0.05) is None:
+        first.send(2, b"two")
+        assert time.monotonic() < until
+    third.send(0, b"back")
+    assert first.receive(1.0) == b"back"
+    for transport in (first, second, third):
+        transport.close()
 
 
 def test_a_foreign_address():

@@ -7,7 +7,7 @@ import pytest
 from graphact_agents.addresses import Address, Addresses, free_addresses
 from graphact_agents.certificates import TLS_FOLDER, make_certificates
 from graphact_agents.transports.transport import open_transport
-from graphact_agents.transports.zenoh import Tls, ZenohTransport, endpoints
+from graphact_agents.transports.zenoh import ZenohTransport, endpoints
 
 
 def open_line(tls=None):
@@ -63,7 +63,7 @@ def certified(folder, count):
         for name, content in files.items():
             (folder / f"node-{node}" / name).touch(mode=0o600)
             (folder / f"node-{node}" / name).write_bytes(content)
-    return [Tls.from_folder(folder / f"node-{i}" / TLS_FOLDER) for i in range(count)]
+    return [folder / f"node-{i}" / TLS_FOLDER for i in range(count)]
 
 
 def test_tls_lets_in_nodes_with_a_certificate_of_the_authority_alone(tmp_path):
@@ -85,14 +85,14 @@ def test_tls_lets_in_nodes_with_a_certificate_of_the_authority_alone(tmp_path):
 def test_tls_is_one_encrypted_link_and_needs_all_files(tmp_path):
     address = Address("10.0.0.7", 7500)
     assert endpoints(address, None) == ["tcp/10.0.0.7:7500?rel=1", "udp/10.0.0.7:7500?rel=0"]
-    assert endpoints(address, Tls(tmp_path, tmp_path, tmp_path)) == ["tls/10.0.0.7:7500"]
+    assert endpoints(address, tmp_path) == ["tls/10.0.0.7:7500"]
     with pytest.raises(FileNotFoundError, match="ca.pem is missing; TLS needs ca.pem, cert.pem and key.pem"):
-        Tls.from_folder(tmp_path)
+        ZenohTransport(0, 1, Addresses(address, {}), tmp_path)
 
 
 def test_udp_cannot_encrypt(tmp_path):
     addresses = Addresses(Address("127.0.0.1", 1), {})
     with pytest.raises(ValueError, match="TLS needs the transport zenoh, got udp"):
-        open_transport("udp", None, addresses, Tls(tmp_path, tmp_path, tmp_path))
+        open_transport("udp", None, addresses, tmp_path)
     with pytest.raises(ValueError, match="transport must be one of 'zenoh', 'udp', got 'pigeon'"):
         open_transport("pigeon", None, addresses)
