@@ -14,6 +14,7 @@ from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
+from graphact.guarantees.certificate import check_radius
 from graphact.guarantees.layers import Blocks, evaluate
 from graphact.guarantees.radius import ClassifierAtSignal, Moving, Progress, ReceptiveField, watch
 from graphact.guarantees.topology import Perturbation
@@ -133,7 +134,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    x, model = _check_inputs(graph, x, generator), as_function(model)
+    x, model, radius = _check_inputs(graph, x, generator), as_function(model), check_radius(radius)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)

@@ -33,7 +33,7 @@ from graphact.guarantees.link_loss import (
     has_known_layers,
     is_linear,
 )
-from graphact.guarantees.lipschitz import form_sizes
+from graphact.guarantees.lipschitz import form_sizes, unless_nan
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP
@@ -273,7 +273,7 @@ def topology_bound(
         shares = EffectPropagation(graph, perturbation.count)
         signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
         per_node = torch.minimum(per_node, signed)
-    per_node = torch.where(per_node.isnan(), torch.inf, per_node)  # where numbers overflow nothing is known
+    per_node = unless_nan(per_node, torch.inf)  # where numbers overflow nothing is known
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
