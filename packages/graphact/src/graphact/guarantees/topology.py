@@ -27,7 +27,6 @@ from graphact.guarantees.layers import (
 )
 from graphact.guarantees.link_loss import (
     EffectPropagation,
-    Enumeration,
     LinkList,
     enumerate_losses,
     has_known_layers,
@@ -256,8 +255,8 @@ def topology_bound(
     x = None if x is None else read_signals(x)
     if isinstance(perturbation, LostLinks) and has_known_layers(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
-        if tried is not None and tried.per_node.isfinite().all():  # where numbers overflow nothing was found out
-            per_node, worst = tried.per_node, tried.worst
+        if tried is not None and tried[0].isfinite().all():  # where numbers overflow nothing was found out
+            per_node, worst = tried
             return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
     _check_size(layers, features, graph, perturbation, x is None)
     if x is None:
@@ -294,7 +293,7 @@ def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Pertu
 
 def _try_losses(
     layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
-) -> Enumeration | None:
+) -> tuple[Tensor, Tensor] | None:
     r"""Try every loss of links, for given signals or for all if the network is linear; None if there are too many.
 
     A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
