@@ -109,8 +109,8 @@ def enumerate_losses(
     """Lose up to ``count`` links in every way; return None if that takes more than ``limit`` sets or :data:`MAX_WORK`.
 
     The results are the largest change at each node ``(N,)``, enlarged by bounds of rounding errors, and the links
-    ``(t, 2)`` whose loss changes an output most. Where ``adds_up``, the first signal is 0, and what the others ``(B, N, F)`` change beyond it is added up: what a
-    linear network with biases can make of their sum with any signs.
+    ``(t, 2)`` whose loss changes an output most. Where ``adds_up``, the first signal is 0, and what the others
+    ``(B, N, F)`` change beyond it is added up: what a linear network with biases can make of their sum with any signs.
     """
     links = LinkList(graph)
     if (sets := sets_of_links(links, layers, x, count, limit)) is None:
