@@ -33,7 +33,8 @@ class Equivariance:
 
     Attributes:
         deviation: the largest difference between the output of the renumbered graph and the renumbered output.
-        tolerance: the deviation that rounding explains: 1000 units in the last place of the largest output.
+        tolerance: the deviation that rounding explains: 1000 units in the last place of the largest output, and in half
+            precision the square root of such a unit.
         permutations: how many were tried.
     """
 
@@ -92,8 +93,8 @@ def check_equivariance(
             actual = model(x[..., perm, :], graph.permute(perm))
             difference = (actual - expected[..., perm, :]).abs().max().item()
             largest = difference if difference != difference else max(largest, difference)
-    scale = max(1.0, expected.abs().max().item())
-    return Equivariance(largest, ROUNDING_STEPS * torch.finfo(expected.dtype).eps * scale, permutations)
+    unit, scale = torch.finfo(expected.dtype).eps, expected.abs().max().item()
+    return Equivariance(largest, min(ROUNDING_STEPS * unit, unit**0.5) * scale, permutations)
 
 
 @dataclass(frozen=True, eq=False)
