@@ -125,7 +125,10 @@ def test_command(tmp_path, capsys):
     command = ["partition", str(tmp_path / "graph.npz"), "--parts", "3", "--out", str(tmp_path / "parts")]
     assert main([*command, "--normalize", "spectral", "--method", "blocks"]) == 0
     assert "30 nodes in 3 parts by blocks" in capsys.readouterr().out
-    assert json.loads((tmp_path / "parts" / "manifest.json").read_text())["parts"] == 3
+    manifest = json.loads((tmp_path / "parts" / "manifest.json").read_text())
+    assert manifest["parts"] == 3
+    assert main([*command[:-1], str(tmp_path / "json"), "--normalize", "spectral", "--method", "blocks", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == manifest
     assert main([*command[:3], "0", *command[4:]]) == 2
     assert "--parts must be at least 1, got 0" in capsys.readouterr().err
     assert main(["partition", str(tmp_path / "none.npz"), *command[2:]]) == 2
