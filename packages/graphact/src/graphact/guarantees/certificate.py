@@ -274,7 +274,6 @@ def _certify(
 ) -> tuple[Tensor, ...]:
     """Return outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
-    final = () if readout is None else (readout,)
     outputs, lost = evaluate_with_error(layers, x, graph)
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
@@ -283,8 +282,8 @@ def _certify(
     if with_forms:
         features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
-        for layer in final:
-            error = propagate_error(layer, features.size, error, graph, features.generators.size(1))
+        if readout is not None:
+            error = propagate_error(readout, features.size, error, graph, features.generators.size(1))
         error = error + 2 * features.generators.size(1) * EPSILON * forms.size
         width = forms.radius + error
         lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)

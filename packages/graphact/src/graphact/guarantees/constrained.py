@@ -147,7 +147,7 @@ class Limit:
         self.trial = factor
         try:
             layers, features = read_layers(self.module)
-            norms = certified_norms(layers, features, self.graph, thorough=False)
+            norms = certified_norms(layers, features, self.graph)
             norms = norms + room * without_signs(layers, features, self.graph) if room else norms
             return unless_nan(norms, torch.inf).max()
         finally:
@@ -158,7 +158,7 @@ class Limit:
 def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
     """Bound the change of outputs ``(N, O)`` when the last coefficients do not cancel; norms are convex in these."""
     place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
-    front = valid_norms(layers[:place], features, graph, thorough=False)
+    front = valid_norms(layers[:place], features, graph)
     unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
     moved = (
         propagate_magnitude(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()

@@ -112,7 +112,10 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
-    return checked(module, graph, lambda: check_layers(module, flatten(describe_on(module, graph)), features, KINDS))
+    check_parts(module)
+    layers, features = check_layers(module, flatten(describe_on(module, graph)), features, KINDS)
+    check_forward(module, layers, graph, features)
+    return layers, features
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
@@ -123,7 +126,10 @@ def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tu
             "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
             f"itself, got {type(module).__name__}",
         )
-    return checked(module, graph.to("cpu", torch.float64), lambda: read_layers(module, features))
+    check_parts(module)
+    layers, features = read_layers(module, features)
+    check_forward(module, layers, graph.to("cpu", torch.float64), features)
+    return layers, features
 
 
 def read_layers(module: GraphModule, features: int | None = None) -> tuple[Layers, int]:
@@ -134,14 +140,6 @@ def read_layers(module: GraphModule, features: int | None = None) -> tuple[Layer
     """
     layers, taken = check_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
     return cast("Layers", layers), taken
-
-
-def checked(module: nn.Module, graph: Graph, read: Callable[[], tuple[Any, int]]) -> tuple[Any, int]:
-    """Return what ``read`` gives; raise if the module was changed, or does not compute what these layers do."""
-    check_parts(module)
-    layers, features = read()
-    check_forward(module, layers, graph, features)
-    return layers, features
 
 
 def check_layers(

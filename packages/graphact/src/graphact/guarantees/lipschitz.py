@@ -220,12 +220,12 @@ def layer_names(layers: Blocks) -> Iterator[str]:
         yield "readout"
 
 
-def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """Return the tightest certified constant of every output, ``(N, O)``; differentiable if the arrays are."""
-    return reduce(torch.minimum, valid_norms(layers, features, graph, thorough))
+def certified_norms(layers: Blocks, features: int, graph: Graph) -> Tensor:
+    """Return certified constants of every output, ``(N, O)``, cheap enough for training, with gradients."""
+    return reduce(torch.minimum, valid_norms(layers, features, graph))
 
 
-def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> list[Tensor]:
+def valid_norms(layers: Blocks, features: int, graph: Graph) -> list[Tensor]:
     """Return certified constants of every output, ``(N, O)`` each, of which the smallest counts.
 
     Beyond what is affordable: the sum of all coefficients in magnitude and the product of the layers, the latter where
@@ -233,7 +233,7 @@ def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> 
     """
     if is_affordable(layers, features, graph):
         composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-        return [composed, output_norms(layers, features, graph, thorough=thorough)]
+        return [composed, output_norms(layers, features, graph, thorough=False)]
     paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
     if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MAX_ENTRIES for layer in layers):
         return [paths]
