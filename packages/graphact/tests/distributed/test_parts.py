@@ -209,11 +209,12 @@ def bytes_of(value, seen):
     return sum(seen.values())
 
 
-def test_memory_of_the_graph_as_predicted():
-    graph = random_graph(400, 0.1, dtype=torch.float32)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_memory_of_the_graph_as_predicted(dtype):
+    graph = random_graph(400, 0.1, dtype=dtype)
     part = next(divide(graph, assign_nodes(graph, 2)[0], 2))
     plan = HaloPlan(torch.from_numpy(part.send), tuple(part.send_counts), tuple(part.halo_counts), None)
     split = split_halo(part.owner, 0, [part.rows], plan)
     sizes = Sizes(len(part.nodes), len(split.order), len(part.rows.col), len(part.known), len(part.send))
-    predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes).graph
+    predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes, dtype=dtype).graph
     assert 0.9 * predicted < bytes_of(split, {}) <= predicted

@@ -193,7 +193,6 @@ def step_memory(
     *,
     samples: int = 1,
     dtype: torch.dtype = torch.float32,
-    weight_bytes: int = 4,
     device: str = "cpu",
 ) -> StepMemory:
     """Predict the memory that a training step needs on the device of one process.
@@ -202,8 +201,7 @@ def step_memory(
         model: a GCNN or FIR, or another module that describes itself and has a known number of features.
         sizes: of the part.
         samples: signals in a batch.
-        dtype: precision of the signals.
-        weight_bytes: bytes of an edge weight.
+        dtype: precision of the signals and of the graph, whose weights have at least single precision.
         device: ``"cpu"`` or ``"cuda"``, where the mapped file takes nothing.
 
     Raises:
@@ -217,7 +215,7 @@ def step_memory(
         >>> round(step_memory(model, sizes).total / 2**30, 1)
         1.4
     """
-    n, near, number = sizes.nodes, sizes.near, samples * dtype.itemsize
+    n, near, number, weight = sizes.nodes, sizes.near, samples * dtype.itemsize, max(4, dtype.itemsize)
     layers = list(_walk(model))
     kept, widest, shifts = n * number * layers[0][1], 0, 0  # the input
     for layer, width in layers:
@@ -248,8 +246,8 @@ def step_memory(
     if not isinstance(layer, Linear):
         kept += n * number * (layer.out_features or width)  # what the loss reads
     return StepMemory(
-        graph=(2 * INDEX + PLACE + 2 * weight_bytes) * sizes.edges + 6 * INDEX * (n + near) + INDEX * sizes.sent,
-        file=((4 + weight_bytes) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * (device == "cpu"),
+        graph=(2 * INDEX + PLACE + 2 * weight) * sizes.edges + 6 * INDEX * (n + near) + INDEX * sizes.sent,
+        file=((4 + weight) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * (device == "cpu"),
         kept=kept,
         in_hand=number * (widest * (6 * n + 4 * near + 2 * (sizes.sent + sizes.halo)) + shifts * n),
     )
