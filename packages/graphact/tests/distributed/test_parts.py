@@ -175,6 +175,16 @@ def test_exchanges_follow_the_description():
             count()
 
 
+def test_residual_blocks_inside_of_one_another():
+    nn = graphact.nn
+    inner = nn.Residual(nn.GraphFilter(3, 5, order=1), nn.GraphAdaptiveMax(hops=1), nn.GraphFilter(5, 3, order=1))
+    model = nn.Sequential(nn.Residual(nn.GraphFilter(3, 3, order=1), inner), nn.GraphFilter(3, 2, order=1))
+    assert [each.features for each in exchanges_of(model, 3)] == [3, 3, 5, 5, 3, 2]
+    assert step_memory(model, Sizes(9, 1, 20, 1, 1)).kept > step_memory(inner, Sizes(9, 1, 20, 1, 1)).kept
+    with pytest.raises(ValueError, match="features must be 3, as the model takes, got 4"):
+        exchanges_of(model, 4)
+
+
 def test_what_layers_keep():
     """Literal counts for 10 nodes, 4 near the boundary, 50 edges, two samples in float32."""
     nn, sizes = graphact.nn, Sizes(nodes=10, near=4, edges=50, halo=3, sent=2)

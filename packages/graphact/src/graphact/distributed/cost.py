@@ -15,7 +15,7 @@ With n nodes held, B nodes that boundary rows refer to, E edges, s values sent a
   the boundary, what is sent and received, and the gradient of the K + 1 shifts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -112,13 +112,22 @@ def _walk(model: nn.Module, features: int | None = None) -> Iterator[tuple[Layer
         expected = "a GCNN, FIR, GraphFilter or activation of graphact, or another module that describes itself"
         raise UnsupportedModelError("", f"model must be {expected}, got {type(model).__name__}")
     layers = model.layers()
-    features = features or next((layer.in_features for layer in layers if layer.in_features), None)
-    if features is None:
+    taken = next((layer.in_features for layer in layers if layer.in_features), features)
+    if taken is None:
         raise UnsupportedModelError("", f"model must have a known number of features, got {type(model).__name__}")
-    chains = [branch for layer in layers for branch in (layer.branches if isinstance(layer, Sum) else [[layer]])]
-    for layer in (layer for chain in chains for layer in chain):
-        features = layer.in_features or features
-        yield layer, features
+    if features not in (None, taken):
+        raise ValueError(f"features must be {taken}, as the model takes, got {features}")
+    yield from _walk_chain(layers, taken)
+
+
+def _walk_chain(layers: Iterable[Layer], features: int) -> Iterator[tuple[Layer, int]]:
+    """Yield layers and those of the branches of sums, with the features of their inputs."""
+    for layer in layers:
+        if isinstance(layer, Sum):
+            for branch in layer.branches:
+                yield from _walk_chain(branch, features)
+        else:
+            yield layer, features
         features = layer.out_features or features
 
 
