@@ -263,7 +263,7 @@ class Cora:
 
     @torch.no_grad()
     def norms(self, model):
-        return certified_norms(*read_layers(model), self.graph.to(dtype=torch.float64), thorough=False)
+        return certified_norms(*read_layers(model), self.graph.to(dtype=torch.float64))
 
     def constants(self, models):
         """Of the networks, and of every test node."""

@@ -117,13 +117,6 @@ def network(tmp_path):
     return tmp_path
 
 
-def test_partition_as_json(network, capsys):
-    assert main(["partition", str(network / "graph.npz"), "--parts", "2", "--out", str(network / "p"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["parts"] == 2
-    assert sum(file["nodes"] for file in found["files"]) == 8
-
-
 @pytest.mark.slow
 def test_certify_as_json(network, capsys):
     pytest.importorskip("matplotlib")
@@ -135,12 +128,6 @@ def test_certify_as_json(network, capsys):
 
 
 def test_nan_is_called_nan(network, capsys):
-    signals = np.zeros((3, 8, 1))
-    signals[1, 4] = np.nan
-    np.save(network / "x.npy", signals)
-    words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz")]
-    assert main([*words, "--signals", str(network / "x.npy")]) == 2
-    assert "must hold finite signals, got nan (1 such values)" in capsys.readouterr().err
     (network / "edges.txt").write_text("0 1 nan\n")
     assert main(["bench", str(network / "edges.txt")]) == 2
     assert "weights must be finite, got nan" in capsys.readouterr().err

@@ -125,7 +125,10 @@ def test_command(tmp_path, capsys):
     command = ["partition", str(tmp_path / "graph.npz"), "--parts", "3", "--out", str(tmp_path / "parts")]
     assert main([*command, "--normalize", "spectral", "--method", "blocks"]) == 0
     assert "30 nodes in 3 parts by blocks" in capsys.readouterr().out
-    assert json.loads((tmp_path / "parts" / "manifest.json").read_text())["parts"] == 3
+    manifest = json.loads((tmp_path / "parts" / "manifest.json").read_text())
+    assert manifest["parts"] == 3
+    assert main([*command[:-1], str(tmp_path / "json"), "--normalize", "spectral", "--method", "blocks", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == manifest
     assert main([*command[:3], "0", *command[4:]]) == 2
     assert "--parts must be at least 1, got 0" in capsys.readouterr().err
     assert main(["partition", str(tmp_path / "none.npz"), *command[2:]]) == 2
@@ -172,6 +175,16 @@ def test_exchanges_follow_the_description():
             count()
 
 
+def test_residual_blocks_inside_of_one_another():
+    nn = graphact.nn
+    inner = nn.Residual(nn.GraphFilter(3, 5, order=1), nn.GraphAdaptiveMax(hops=1), nn.GraphFilter(5, 3, order=1))
+    model = nn.Sequential(nn.Residual(nn.GraphFilter(3, 3, order=1), inner), nn.GraphFilter(3, 2, order=1))
+    assert [each.features for each in exchanges_of(model, 3)] == [3, 3, 5, 5, 3, 2]
+    assert step_memory(model, Sizes(9, 1, 20, 1, 1)).kept > step_memory(inner, Sizes(9, 1, 20, 1, 1)).kept
+    with pytest.raises(ValueError, match="features must be 3, as the model takes, got 4"):
+        exchanges_of(model, 4)
+
+
 def test_what_layers_keep():
     """Literal counts for 10 nodes, 4 near the boundary, 50 edges, two samples in float32."""
     nn, sizes = graphact.nn, Sizes(nodes=10, near=4, edges=50, halo=3, sent=2)
@@ -206,11 +219,12 @@ def bytes_of(value, seen):
     return sum(seen.values())
 
 
-def test_memory_of_the_graph_as_predicted():
-    graph = random_graph(400, 0.1, dtype=torch.float32)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_memory_of_the_graph_as_predicted(dtype):
+    graph = random_graph(400, 0.1, dtype=dtype)
     part = next(divide(graph, assign_nodes(graph, 2)[0], 2))
     plan = HaloPlan(torch.from_numpy(part.send), tuple(part.send_counts), tuple(part.halo_counts), None)
     split = split_halo(part.owner, 0, [part.rows], plan)
     sizes = Sizes(len(part.nodes), len(split.order), len(part.rows.col), len(part.known), len(part.send))
-    predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes).graph
+    predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes, dtype=dtype).graph
     assert 0.9 * predicted < bytes_of(split, {}) <= predicted

@@ -73,7 +73,7 @@ def test_an_activation_without_signals(files, capsys, monkeypatch):
     [
         (np.zeros((3, 6)), "must hold signals of shape (..., N, F) with N = 7, got (3, 6)"),
         (np.zeros((3, 7, 2)), "the signals must have 1 features, as the model has, got 2"),
-        (np.full((3, 7), np.nan), "must hold finite signals"),
+        (np.full((3, 7), np.nan), "must hold finite signals, got nan (21 such values)"),
         (np.zeros((0, 7)), "at least one signal"),
         (np.array(["a"]), "one array of real numbers"),
         (None, "there is no signal file"),

@@ -12,7 +12,7 @@ from graphact.guarantees import lipschitz, lipschitz_bound, lipschitz_constraine
 from graphact.guarantees.layers import read_layers
 from graphact.nn import FIR, GCNN, GraphAdaptiveKernel, GraphAdaptiveMax, GraphFilter, ReLU
 from graphact.registry import POINTWISE
-from graphact.training import TrainingSettings, fit
+from graphact.training import Fleet, TrainingSettings, fit
 from support.activations import PAPER
 from support.graphs import random_graph
 from support.tasks import make_task
@@ -102,6 +102,16 @@ def test_the_trainer_takes_it():
     result = fit(model, task, TrainingSettings(epochs=5, batch_size=20, learning_rate=0.05))
     assert result.test < 1.0
     assert lipschitz_bound(model, task.graph).value <= 0.2
+
+
+def test_a_fleet_trains_them_one_after_the_other():
+    tasks = [make_task(), make_task()]
+    models = [lipschitz_constrained(GCNN([1, 2], order=2), task.graph, 0.2) for task in tasks]
+    fleet = Fleet(models, tasks, seeds=[0, 1])
+    assert fleet.strategy == "loop"
+    fleet.train(TrainingSettings(epochs=5, batch_size=20, learning_rate=0.05))
+    for model, task in zip(models, tasks, strict=True):
+        assert 0.1 < lipschitz_bound(model, task.graph).value <= 0.2
 
 
 def test_mistakes():

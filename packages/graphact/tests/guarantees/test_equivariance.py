@@ -24,14 +24,25 @@ def test_networks_are_equivariant(name):
     assert str(verdict).startswith("equivariant: largest deviation")
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("size", [0.0, 1e-6])
+def test_rounding_is_explained_for_outputs_of_any_size(size, dtype):
+    model, graph = GCNN([2, 3], order=2, activation="max-ga").to(dtype), GRAPH.to(dtype)
+    verdict = check_equivariance(lambda x, graph: size * model(x, graph), graph, torch.randn(4, 9, 2, dtype=dtype))
+    assert verdict.holds
+
+
 @pytest.mark.parametrize(
     "model",
     [
         lambda x, graph: x + 1e-2 * torch.arange(9).unsqueeze(-1),
         lambda x, graph: x.cumsum(-2),
+        lambda x, graph: 1e-6 * x.cumsum(-2),
+        lambda x, graph: x.cumsum(-2).bfloat16(),
+        lambda x, graph: x.cumsum(-2).half(),
         lambda x, graph: torch.full_like(x, torch.nan),
     ],
-    ids=["position", "order", "not a number"],
+    ids=["position", "order", "small", "bfloat16", "float16", "not a number"],
 )
 def test_others_are_found_out(model):
     verdict = check_equivariance(model, GRAPH, torch.randn(4, 9, 2), permutations=3)

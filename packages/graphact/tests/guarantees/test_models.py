@@ -323,7 +323,7 @@ def with_hook(register):
 
 def parametrized():
     conv = GCNConv(3, 4)
-    nn.utils.parametrize.register_parametrization(conv.lin, "weight", nn.Tanh())
+    nn.utils.parametrizations.weight_norm(conv.lin)
     return conv
 
 

@@ -32,10 +32,6 @@ EXPECTED = {
 }
 
 
-def value(layer, x):
-    return nn_function(layer)(x)
-
-
 def nn_function(layer):
     """The function, from torch where torch has it."""
     kind, _, number = layer.function.removesuffix(")").partition("(")
@@ -66,7 +62,7 @@ def test_every_function_has_a_rule():
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.function)
 def test_slopes_are_sound_and_tight(layer):
     x = torch.linspace(-12, 12, 480_001, dtype=torch.float64).unsqueeze(1).expand(-1, 3)
-    slopes = value(layer, x).diff(dim=0) / x.diff(dim=0)
+    slopes = nn_function(layer)(x).diff(dim=0) / x.diff(dim=0)
     low, high = find_rule(layer).slopes
     assert low - 1e-9 <= slopes.min() <= low + 1e-4
     assert high - 1e-4 <= slopes.max() <= high + 1e-9
@@ -81,7 +77,7 @@ def test_bands_hold_the_function(layer, size):
     lower, upper = ends.amin(0), ends.amax(0)
     slope, offset, half = find_rule(layer).band(lower, upper)
     inside = lower + (upper - lower) * torch.linspace(0, 1, 301, dtype=torch.float64).view(-1, 1, 1)
-    left = (value(layer, inside) - slope * inside - offset).abs()
+    left = (nn_function(layer)(inside) - slope * inside - offset).abs()
     assert bool((left <= half + 1e-12 * (1 + size)).all())
     if layer.function == "elu(2.5)":
         return  # its slope jumps at 0, so that nothing is known between the samples
@@ -94,7 +90,7 @@ def test_bands_hold_the_function(layer, size):
 def test_a_band_of_no_width_is_the_value(layer):
     x = torch.tensor([[-0.7, 0.0, 2.5]], dtype=torch.float64)
     slope, offset, half = find_rule(layer).band(x, x)
-    torch.testing.assert_close(slope * x + offset, value(layer, x))
+    torch.testing.assert_close(slope * x + offset, nn_function(layer)(x))
     assert half.max() < 1e-12
 
 

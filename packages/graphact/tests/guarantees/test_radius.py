@@ -208,7 +208,7 @@ def test_what_cannot_be_asked():
         certified_radius(nn.Linear(3, 1).double(), WEIGHTED, x)
     with pytest.raises(ValueError, match="moving must be one of"):
         certified_radius(model, WEIGHTED, x, moving="some")
-    for nodes in ([], [NODES], [-1], [0.5], [[0]], [True]):
+    for nodes in ([], [NODES], [-1], [0.5], [[0]], [True], "all"):
         with pytest.raises(ValueError, match="nodes must be"):
             certified_radius(model, WEIGHTED, x, nodes)
     with pytest.raises(ValueError, match="restarts must be"):

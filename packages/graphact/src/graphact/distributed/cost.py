@@ -15,7 +15,7 @@ With n nodes held, B nodes that boundary rows refer to, E edges, s values sent a
   the boundary, what is sent and received, and the gradient of the K + 1 shifts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -112,13 +112,22 @@ def _walk(model: nn.Module, features: int | None = None) -> Iterator[tuple[Layer
         expected = "a GCNN, FIR, GraphFilter or activation of graphact, or another module that describes itself"
         raise UnsupportedModelError("", f"model must be {expected}, got {type(model).__name__}")
     layers = model.layers()
-    features = features or next((layer.in_features for layer in layers if layer.in_features), None)
-    if features is None:
+    taken = next((layer.in_features for layer in layers if layer.in_features), features)
+    if taken is None:
         raise UnsupportedModelError("", f"model must have a known number of features, got {type(model).__name__}")
-    chains = [branch for layer in layers for branch in (layer.branches if isinstance(layer, Sum) else [[layer]])]
-    for layer in (layer for chain in chains for layer in chain):
-        features = layer.in_features or features
-        yield layer, features
+    if features not in (None, taken):
+        raise ValueError(f"features must be {taken}, as the model takes, got {features}")
+    yield from _walk_chain(layers, taken)
+
+
+def _walk_chain(layers: Iterable[Layer], features: int) -> Iterator[tuple[Layer, int]]:
+    """Yield layers and those of the branches of sums, with the features of their inputs."""
+    for layer in layers:
+        if isinstance(layer, Sum):
+            for branch in layer.branches:
+                yield from _walk_chain(branch, features)
+        else:
+            yield layer, features
         features = layer.out_features or features
 
 
@@ -193,7 +202,6 @@ def step_memory(
     *,
     samples: int = 1,
     dtype: torch.dtype = torch.float32,
-    weight_bytes: int = 4,
     device: str = "cpu",
 ) -> StepMemory:
     """Predict the memory that a training step needs on the device of one process.
@@ -202,8 +210,7 @@ def step_memory(
         model: a GCNN or FIR, or another module that describes itself and has a known number of features.
         sizes: of the part.
         samples: signals in a batch.
-        dtype: precision of the signals.
-        weight_bytes: bytes of an edge weight.
+        dtype: precision of the signals and of the graph, whose weights have at least single precision.
         device: ``"cpu"`` or ``"cuda"``, where the mapped file takes nothing.
 
     Raises:
@@ -217,7 +224,7 @@ def step_memory(
         >>> round(step_memory(model, sizes).total / 2**30, 1)
         1.4
     """
-    n, near, number = sizes.nodes, sizes.near, samples * dtype.itemsize
+    n, near, number, weight = sizes.nodes, sizes.near, samples * dtype.itemsize, max(4, dtype.itemsize)
     layers = list(_walk(model))
     kept, widest, shifts = n * number * layers[0][1], 0, 0  # the input
     for layer, width in layers:
@@ -248,8 +255,8 @@ def step_memory(
     if not isinstance(layer, Linear):
         kept += n * number * (layer.out_features or width)  # what the loss reads
     return StepMemory(
-        graph=(2 * INDEX + PLACE + 2 * weight_bytes) * sizes.edges + 6 * INDEX * (n + near) + INDEX * sizes.sent,
-        file=((4 + weight_bytes) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * (device == "cpu"),
+        graph=(2 * INDEX + PLACE + 2 * weight) * sizes.edges + 6 * INDEX * (n + near) + INDEX * sizes.sent,
+        file=((4 + weight) * sizes.edges + INDEX * n + 12 * (n + sizes.halo)) * (device == "cpu"),
         kept=kept,
         in_hand=number * (widest * (6 * n + 4 * near + 2 * (sizes.sent + sizes.halo)) + shifts * n),
     )

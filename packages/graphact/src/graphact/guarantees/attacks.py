@@ -14,6 +14,7 @@ from graphact._checks import check_generator, check_integer
 from graphact.graph import Graph
 from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph, check_signal
+from graphact.guarantees.certificate import check_radius
 from graphact.guarantees.layers import Blocks, evaluate
 from graphact.guarantees.radius import ClassifierAtSignal, Moving, Progress, ReceptiveField, watch
 from graphact.guarantees.topology import Perturbation
@@ -32,7 +33,8 @@ class Equivariance:
 
     Attributes:
         deviation: the largest difference between the output of the renumbered graph and the renumbered output.
-        tolerance: the deviation that rounding explains: 1000 units in the last place of the largest output.
+        tolerance: the deviation that rounding explains: 1000 units in the last place of the largest output, and in half
+            precision the square root of such a unit.
         permutations: how many were tried.
     """
 
@@ -91,8 +93,8 @@ def check_equivariance(
             actual = model(x[..., perm, :], graph.permute(perm))
             difference = (actual - expected[..., perm, :]).abs().max().item()
             largest = difference if difference != difference else max(largest, difference)
-    scale = max(1.0, expected.abs().max().item())
-    return Equivariance(largest, ROUNDING_STEPS * torch.finfo(expected.dtype).eps * scale, permutations)
+    unit, scale = torch.finfo(expected.dtype).eps, expected.abs().max().item()
+    return Equivariance(largest, min(ROUNDING_STEPS * unit, unit**0.5) * scale, permutations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +135,7 @@ def attack(
         steps: gradient steps of each search, and random corners.
         generator: source of randomness, on the CPU.
     """
-    x, model = _check_inputs(graph, x, generator), as_function(model)
+    x, model, radius = _check_inputs(graph, x, generator), as_function(model), check_radius(radius)
     with torch.no_grad():
         first: Tensor = model(x, graph)
     decisions = first.argmax(-1, keepdim=True)

@@ -8,12 +8,12 @@ docs/guarantees.md.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from graphact._checks import check_choice
+from graphact._checks import check_choice, check_number
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph, check_signal
@@ -31,7 +31,15 @@ from graphact.guarantees.layers import (
     split_readout,
     widths,
 )
-from graphact.guarantees.lipschitz import MAX_NORM_WORK, form_sizes, layer_norms, limit_work, rounding, tightest_norms
+from graphact.guarantees.lipschitz import (
+    MAX_NORM_WORK,
+    form_sizes,
+    layer_norms,
+    limit_work,
+    rounding,
+    tightest_norms,
+    unless_nan,
+)
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, POINTWISE, PointwiseRule, find_rule, layer_norm_box
 from graphact.spec import Filter, HopMixture, LayerNorm, Linear, Pointwise, Sum
 
@@ -107,8 +115,7 @@ def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: K
         True
     """
     check_choice("kind", kind, ("auto", "classifier", "regressor"))
-    if not 0 <= float(radius) < float("inf"):
-        raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
+    radius = check_radius(radius)
     shape = check_signal(x, check_graph("graph", graph)).shape
     layers, features = read_model(model, graph, x.size(-1))
     x = read_signals(x)
@@ -117,12 +124,18 @@ def certify(model: nn.Module, graph: Graph, x: Tensor, radius: float, *, kind: K
     largest = max((size for _, size in form_sizes(layers, features, graph)), default=1)
     batch = max(1, MAX_ENTRIES // largest)
     parts = [
-        _certify(layers, graph, part, float(radius), kind, constants, largest <= MAX_GENERATORS)
-        for part in x.split(batch)
+        _certify(layers, graph, part, radius, kind, constants, largest <= MAX_GENERATORS) for part in x.split(batch)
     ]
     columns = [torch.cat(column).reshape(*shape[:-2], *column[0].shape[1:]) for column in zip(*parts, strict=True)]
     outputs, lower, upper, *decided = columns
-    return Certificate(float(radius), outputs, lower, upper, *(decided or (None, None)))
+    return Certificate(radius, outputs, lower, upper, *(decided or (None, None)))
+
+
+def check_radius(radius: Any) -> float:
+    """Return a radius as a finite float, at least 0."""
+    if not 0 <= check_number("radius", radius) < float("inf"):
+        raise ValueError(f"radius must be a finite number, at least 0, got {radius}")
+    return float(radius)
 
 
 @dataclass(frozen=True)
@@ -261,7 +274,6 @@ def _certify(
 ) -> tuple[Tensor, ...]:
     """Return outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
-    final = () if readout is None else (readout,)
     outputs, lost = evaluate_with_error(layers, x, graph)
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
@@ -270,8 +282,8 @@ def _certify(
     if with_forms:
         features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
-        for layer in final:
-            error = propagate_error(layer, features.size, error, graph, features.generators.size(1))
+        if readout is not None:
+            error = propagate_error(readout, features.size, error, graph, features.generators.size(1))
         error = error + 2 * features.generators.size(1) * EPSILON * forms.size
         width = forms.radius + error
         lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)
@@ -293,11 +305,6 @@ def _certify(
 def error_of_differences(error: Tensor, chosen: Tensor) -> Tensor:
     """Return the errors of the differences between one output and each, from those of the outputs."""
     return error + error.gather(-1, chosen)
-
-
-def unless_nan(values: Tensor, otherwise: float) -> Tensor:
-    """Replace values that overflow made NaN by a bound that always holds."""
-    return torch.where(values.isnan(), otherwise, values)
 
 
 def _margins(features: Zonotope, forms: Zonotope, readout: Linear | None, decisions: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from graphact._checks import HALF_PRECISION, check_positive
 from graphact.graph import Graph
 from graphact.graph.graph import check_graph
 from graphact.guarantees.layers import Layers, part_names, propagate_magnitude, read_layers, read_own
-from graphact.guarantees.lipschitz import certified_norms, valid_norms
+from graphact.guarantees.lipschitz import certified_norms, unless_nan, valid_norms
 from graphact.guarantees.rules import find_rule
 from graphact.nn import GraphModule
 from graphact.spec import Filter, HopMixture, Layer, Linear, Pointwise, UnsupportedModelError
@@ -134,7 +134,7 @@ class Limit:
         while True:
             with torch.no_grad():
                 excess = self.constant_with(factor).item() / self.limit
-            if not excess > 1:
+            if not excess > 1 or factor == 0:
                 return factor
             factor = factor * ((1 - step / 4) / excess)
             step = min(2 * step, 1.0)  # small coefficients are rounded coarsely; at the latest all are zero
@@ -147,8 +147,9 @@ class Limit:
         self.trial = factor
         try:
             layers, features = read_layers(self.module)
-            norms = certified_norms(layers, features, self.graph, thorough=False)
-            return (norms + room * without_signs(layers, features, self.graph) if room else norms).max()
+            norms = certified_norms(layers, features, self.graph)
+            norms = norms + room * without_signs(layers, features, self.graph) if room else norms
+            return unless_nan(norms, torch.inf).max()
         finally:
             self.trial = None
 
@@ -157,7 +158,7 @@ class Limit:
 def without_signs(layers: Layers, features: int, graph: Graph) -> Tensor:
     """Bound the change of outputs ``(N, O)`` when the last coefficients do not cancel; norms are convex in these."""
     place = max(number for number, layer in enumerate(layers) if PROPORTIONAL_TO[type(layer)])
-    front = valid_norms(layers[:place], features, graph, thorough=False)
+    front = valid_norms(layers[:place], features, graph)
     unit = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
     moved = (
         propagate_magnitude(layers[place], unit, graph, 3.0)[0] * torch.stack([norms.max() for norms in front]).max()

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from graphact._checks import HALF_PRECISION
 from graphact._sparse import quietly
 from graphact.functional import graph_adaptive, graph_filter, localized, shift
 from graphact.graph import Graph, Neighborhoods
@@ -36,7 +35,7 @@ from graphact.guarantees.rules import (
 from graphact.nn import GraphModule
 from graphact.nn.description import call_on_graph, describe_on
 from graphact.nn.module import describe
-from graphact.nn.unchanged import check_untouched, original_class, replaced_globals
+from graphact.nn.unchanged import check_untouched, is_of_known_class, original_class, replaced_globals
 from graphact.spec import (
     AdaptiveFilter,
     Filter,
@@ -53,7 +52,6 @@ from graphact.spec import (
     map_arrays,
 )
 from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP, STD
-from graphact.storage import digest
 
 KnownLayer = Filter | Linear | Pointwise | HopMixture  # with rules for all guarantees
 Layers = tuple[KnownLayer, ...]
@@ -62,7 +60,7 @@ Blocks = tuple[Block, ...]
 Each = TypeVar("Each", bound=Layer)
 EPSILON = torch.finfo(torch.float64).eps
 KINDS = (Filter, Linear, Pointwise, HopMixture, LayerNorm, Sum)
-Computed = dict[tuple[str, str], Tensor]  # values of parametrizations, by part and name
+STEADY = ("torch.nn.utils.parametrizations", "graphact.guarantees.constrained")  # where known parametrizations are
 DEVIATION = 1e-9  # of a model from its description, in float64, as a part of the largest output
 
 
@@ -114,7 +112,10 @@ def read_model(module: nn.Module, graph: Graph, features: int | None = None) -> 
     if not isinstance(module, nn.Module):
         raise UnsupportedModelError("", f"module must be a torch.nn.Module, got {type(module).__name__}")
     graph = graph.to("cpu", torch.float64)  # first, so that operators are made of it in float64
-    return checked(module, graph, lambda: check_layers(module, flatten(describe_on(module, graph)), features, KINDS))
+    check_parts(module)
+    layers, features = check_layers(module, flatten(describe_on(module, graph)), features, KINDS)
+    check_forward(module, layers, graph, features)
+    return layers, features
 
 
 def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tuple[Layers, int]:
@@ -125,7 +126,10 @@ def read_own(module: nn.Module, graph: Graph, features: int | None = None) -> tu
             "module must be a GCNN, FIR, GraphFilter or an activation of graphact.nn, or another module that describes "
             f"itself, got {type(module).__name__}",
         )
-    return checked(module, graph.to("cpu", torch.float64), lambda: read_layers(module, features))
+    check_parts(module)
+    layers, features = read_layers(module, features)
+    check_forward(module, layers, graph.to("cpu", torch.float64), features)
+    return layers, features
 
 
 def read_layers(module: GraphModule, features: int | None = None) -> tuple[Layers, int]:
@@ -136,15 +140,6 @@ def read_layers(module: GraphModule, features: int | None = None) -> tuple[Layer
     """
     layers, taken = check_layers(module, describe(module), features, (Filter, Linear, Pointwise, HopMixture))
     return cast("Layers", layers), taken
-
-
-def checked(module: nn.Module, graph: Graph, read: Callable[[], tuple[Any, int]]) -> tuple[Any, int]:
-    """Return what ``read`` gives; raise if the module was changed, or does not compute what these layers do."""
-    check_parts(module)
-    computed = computed_values(module)
-    layers, features = read()
-    check_forward(module, computed, layers, graph, features)
-    return layers, features
 
 
 def check_layers(
@@ -266,19 +261,33 @@ def read_signals(x: Tensor) -> Tensor:
 def check_parts(module: nn.Module) -> None:
     """Raise if a part was changed, including parts that no description mentions, such as the sum in a convolution.
 
-    No comparison with the forward finds all of that: a hook may act on values that no random signal has.
+    No comparison with the forward finds all of that: a hook may act on values that no random signal has, and a
+    parametrization may give other values later.
     """
     checked: set[type] = set()
     for name, part in module.named_modules():
-        if "parametrizations" not in name.split("."):  # they count by the values that they give
-            try:
-                check_untouched(part)
-                if getattr(part, "_compiled_call_impl", None) is not None:  # copies of it do not have that code
-                    reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by "
-                    raise UnsupportedModelError("", f"{reason}copy.deepcopy, which is not compiled")
-                check_globals(original_class(part), checked)
-            except UnsupportedModelError as error:
-                raise (error.inside(name) if name else error) from None
+        try:
+            check_untouched(part)
+            check_parametrizations(part)
+            if getattr(part, "_compiled_call_impl", None) is not None:  # copies of it do not have that code
+                reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by "
+                raise UnsupportedModelError("", f"{reason}copy.deepcopy, which is not compiled")
+            check_globals(original_class(part), checked)
+        except UnsupportedModelError as error:
+            raise (error.inside(name) if name else error) from None
+
+
+def check_parametrizations(part: nn.Module) -> None:
+    """Raise if a tensor of a part is computed by a parametrization that may give another one in the next call."""
+    parametrized = part.parametrizations.items() if parametrize.is_parametrized(part) else ()  # type: ignore[union-attr, operator]
+    for name, steps in parametrized:
+        for step in steps:
+            if type(step).__module__ not in STEADY or not is_of_known_class(step):
+                reason = f"nothing is known about the parametrization {type(step).__name__} of its {name}"
+                raise UnsupportedModelError("", f"{reason}: make it an ordinary parameter with remove_parametrizations")
+            if step.training and any(True for _ in step.buffers()):
+                reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
+                raise UnsupportedModelError("", reason)
 
 
 def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
@@ -292,10 +301,9 @@ def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
 
 
 @torch.no_grad()
-def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: Graph, features: int) -> None:
+def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int) -> None:
     """Raise if a model differs from its layers on random signals, large and small."""
-    check_still(module, computed)
-    generator, same = torch.Generator().manual_seed(features), in_float64(module, computed)
+    generator, same = torch.Generator().manual_seed(features), in_float64(module)
     for scale in (1.0, 100.0, 1e-10):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
         expected, lost = evaluate_with_error(layers, x, graph)
@@ -306,7 +314,6 @@ def check_forward(module: nn.Module, computed: Computed, layers: Blocks, graph: 
         if actual.shape != expected.shape or not agree(actual, expected, lost):
             reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
             raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
-    check_still(module, computed)
 
 
 def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
@@ -317,78 +324,18 @@ def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
     return bool(((actual - expected)[known].abs() <= DEVIATION * size.clamp_min(1e-300) + 2 * lost).all())
 
 
-def computed_values(module: nn.Module) -> Computed:
-    """Return the values of parametrizations by part and name; raise if they differ between readings."""
-    found: Computed = {}
-    for place, part in parametrized_parts(module):
-        same = copy.deepcopy(part)  # a parametrization in training mode may change when it is read
-        found |= {(place, name): read_parametrized(same, place, name) for name in same.parametrizations}  # type: ignore[union-attr]
-    return found
-
-
-def parametrized_parts(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return the places and parts of a model that have parametrized tensors."""
-    return [(place, part) for place, part in module.named_modules() if parametrize.is_parametrized(part)]
-
-
-def in_float64(module: nn.Module, computed: Computed) -> nn.Module:
+def in_float64(module: nn.Module) -> nn.Module:
     """Copy a model to float64 on the CPU, with its current coefficients instead of parametrizations."""
     same = copy.deepcopy(module)
-    for place, part in parametrized_parts(same):
-        # parametrize.remove_parametrizations would change the class, which the copy shares with the module
-        part.__class__ = original_class(part)
-        del part.parametrizations
-        for (where, name), value in computed.items():
-            if where == place:
-                part.register_parameter(name, nn.Parameter(value.clone(), requires_grad=False))
+    for part, current in [*zip(same.modules(), module.modules(), strict=True)]:
+        if parametrize.is_parametrized(part):
+            values = {name: getattr(current, name).detach().clone() for name in part.parametrizations}  # type: ignore[union-attr]
+            # parametrize.remove_parametrizations would change the class, which the copy shares with the module
+            part.__class__ = original_class(part)
+            del part.parametrizations
+            for name, value in values.items():
+                part.register_parameter(name, nn.Parameter(value, requires_grad=False))
     return same.to("cpu", torch.float64)
-
-
-def check_still(module: nn.Module, computed: Computed) -> None:
-    """Raise if parametrizations of a model have changed their values."""
-    for (place, name), value in computed.items():
-        if not is_same(getattr(module.get_submodule(place), name).detach(), value):
-            reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
-            raise UnsupportedModelError(place, reason)
-
-
-def read_parametrized(part: nn.Module, place: str, name: str) -> Tensor:
-    """Return a tensor that a parametrization gives; raise if another reading gives another one, or leaves traces.
-
-    A model is called with gradients, without them and in inference mode; all must find the same coefficients.
-    """
-    values, before = [], snapshot(part, name)
-    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode, torch.enable_grad):
-        with mode():
-            values.append(getattr(part, name).detach().clone())
-    remedy = "; make it an ordinary parameter with remove_parametrizations"
-    if not is_same(values[0], values[-1]):
-        reason = f"gives another {name} in every call: call eval() of the model first"
-    elif not all(is_same(values[0], value) for value in values):
-        reason = f"gives another {name} without gradients than with them{remedy}"
-    elif before != snapshot(part, name):
-        reason = f"changes when {name} is read, and may give another one later{remedy}"
-    else:
-        return values[0]
-    raise UnsupportedModelError(place, f"its parametrization {reason}")
-
-
-def is_same(first: Tensor, second: Tensor) -> bool:
-    """Return whether two readings are equal but for the rounding of other kernels, which gradients may ask for."""
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    steps = 0 if first.dtype in HALF_PRECISION else 4 * torch.finfo(first.dtype).eps
-    return torch.allclose(first, second, rtol=steps, atol=0.0)
-
-
-def snapshot(part: nn.Module, name: str) -> dict[str, Any]:
-    """Return digests of the tensors, and numbers and strings, that a parametrization holds, by place."""
-    steps: nn.Module = part.parametrizations[name]  # type: ignore[index, assignment]
-    state: dict[str, Any] = {key: digest(value.detach().cpu()) for key, value in steps.state_dict().items()}
-    for place, step in steps.named_modules():
-        plain = {key: value for key, value in vars(step).items() if isinstance(value, int | float | str | None)}
-        state |= {f"{place}.{key}": value for key, value in plain.items()}
-    return state
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,28 +103,14 @@ class LinkList:
         return hops
 
 
-@dataclass(frozen=True, eq=False)
-class Enumeration:
-    """The result of trying every set of links.
-
-    Attributes:
-        per_node: ``(N,)``, the largest change at each node, enlarged by bounds of rounding errors.
-        worst: ``(t, 2)``, the links whose loss changes an output most.
-        sets: how many were tried.
-    """
-
-    per_node: Tensor
-    worst: Tensor
-    sets: int
-
-
 def enumerate_losses(
     layers: Layers, graph: Graph, x: Tensor, count: int, limit: int | None, *, adds_up: bool = False
-) -> Enumeration | None:
+) -> tuple[Tensor, Tensor] | None:
     """Lose up to ``count`` links in every way; return None if that takes more than ``limit`` sets or :data:`MAX_WORK`.
 
-    Where ``adds_up``, the first signal is 0, and what the others ``(B, N, F)`` change beyond it is added up: what a
-    linear network with biases can make of their sum with any signs.
+    The results are the largest change at each node ``(N,)``, enlarged by bounds of rounding errors, and the links
+    ``(t, 2)`` whose loss changes an output most. Where ``adds_up``, the first signal is 0, and what the others
+    ``(B, N, F)`` change beyond it is added up: what a linear network with biases can make of their sum with any signs.
     """
     links = LinkList(graph)
     if (sets := sets_of_links(links, layers, x, count, limit)) is None:
@@ -141,8 +127,7 @@ def enumerate_losses(
     lost = 2 * lost.amax(-1)  # on two graphs
     if adds_up:  # that of 0 is subtracted from all others; then the sum itself
         lost = 2 * len(x) * lost + len(x) * EPSILON * largest.clamp_min(0)
-    per_node = torch.where(largest < 0, 0.0, largest + lost)
-    return Enumeration(per_node, worst, sum(map(len, sets)))
+    return torch.where(largest < 0, 0.0, largest + lost), worst
 
 
 def has_known_layers(layers: Layers) -> bool:

@@ -23,10 +23,12 @@ from torch import Tensor, nn
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.eager import is_plain
+from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph
 from graphact.guarantees.layers import (
     Block,
     Blocks,
+    check_parts,
     get_branches,
     iterate_hops,
     propagate_magnitude,
@@ -48,7 +50,8 @@ from graphact.guarantees.rules import (
 )
 from graphact.nn import ScaledNetwork
 from graphact.nn.module import describe
-from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
+from graphact.nn.scaled_network import Rescale, Standardize
+from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
 from graphact.spec.reductions import MAX
 
 Spend = Callable[[float], None]  # called with the number of operations before they are done
@@ -99,8 +102,8 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
       actual graph where these have at most 20 million coefficients; otherwise the smaller of the product and of the sum
       of the magnitudes of all paths. ``uses_forms`` says which.
 
-    Everything is computed in float64, and constants of networks are enlarged by bounds of its rounding errors. Rounding
-    in the evaluation of the module is not covered.
+    Everything is computed in float64, and constants of networks are enlarged by bounds of its rounding errors; they are
+    infinite where numbers overflow. Rounding in the evaluation of the module is not covered.
 
     Args:
         module: a module of :mod:`graphact.nn` or one that describes itself, a chain or residual block of these and of
@@ -121,18 +124,18 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
         tensor([1.7071, 1.3536, 1.7071], dtype=torch.float64)
     """
     graph = check_graph("graph", graph).to("cpu", torch.float64)
-    if isinstance(module, ScaledNetwork) and module.input.nodes is not None:
+    if isinstance(module, ScaledNetwork) and getattr(module.input, "nodes", None) is not None:
         return bound_scaled(module, graph)
     layers, features = read_model(module, graph)
     every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
-    constants, lost = [norms.max().item() for norms in every], rounding(layers, features, graph)
+    constants, lost = [unless_nan(norms, torch.inf).max().item() for norms in every], rounding(layers, features, graph)
     outputs, uses_forms = tightest_norms(layers, features, graph, every)
-    per_node = (outputs + lost).amax(-1)
+    per_node, composed = unless_nan(outputs + lost, torch.inf).amax(-1), math.prod(constants) + lost.max().item()
     return LipschitzBound(
         value=per_node.max().item(),
         paper=paper_constant(layers, graph),
         per_node=per_node,
-        composed=math.prod(constants) + lost.max().item(),
+        composed=torch.inf if math.isnan(composed) else composed,
         layers=tuple(zip(layer_names(layers), constants, strict=True)),
         uses_forms=uses_forms,
     )
@@ -140,10 +143,19 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
 
 def bound_scaled(module: ScaledNetwork, graph: Graph) -> LipschitzBound:
     """Bound a network whose nodes have a scaling each: that inside times the largest output over the smallest input."""
-    describe(module)  # raises if it was changed
+    check_parts(module)
+    describe(module)  # raises if a part has a forward of its own
+    ends = [module.input] if module.output is None else [module.input, module.output]
+    if any(type(end) not in (Standardize, Rescale) for end in ends):
+        raise UnsupportedModelError(
+            "", "its scaling was replaced or parametrized: certify the network inside, model.network"
+        )
+    for values in (parameter for end in ends for parameter in end.parameters()):
+        check_finite("parameters of the model", values)
+    module.input.check_nodes(torch.empty(graph.num_nodes, 1))
     inside = lipschitz_bound(module.network, graph)
-    least, most = (1.0 if end is None else end.std.double() for end in (module.input, module.output))
-    ratio = float(torch.as_tensor(most).max() / torch.as_tensor(least).min()) * (1 + ROUNDING_OF_SCALES)
+    most = 1.0 if module.output is None else module.output.std.double().abs().max()
+    ratio = float(most / module.input.std.double().abs().min()) * (1 + ROUNDING_OF_SCALES)
     layers = (("largest output scale over smallest input scale", ratio), *inside.layers)
     return replace(
         inside,
@@ -152,6 +164,11 @@ def bound_scaled(module: ScaledNetwork, graph: Graph) -> LipschitzBound:
         composed=ratio * inside.composed,
         layers=layers,
     )
+
+
+def unless_nan(values: Tensor, otherwise: float) -> Tensor:
+    """Replace values that overflow made NaN by a bound that always holds."""
+    return torch.where(values.isnan(), otherwise, values)
 
 
 def tightest_norms(layers: Blocks, features: int, graph: Graph, every: list[Tensor]) -> tuple[Tensor, bool]:
@@ -203,12 +220,12 @@ def layer_names(layers: Blocks) -> Iterator[str]:
         yield "readout"
 
 
-def certified_norms(layers: Blocks, features: int, graph: Graph, *, thorough: bool = True) -> Tensor:
-    """Return the tightest certified constant of every output, ``(N, O)``; differentiable if the arrays are."""
-    return reduce(torch.minimum, valid_norms(layers, features, graph, thorough))
+def certified_norms(layers: Blocks, features: int, graph: Graph) -> Tensor:
+    """Return certified constants of every output, ``(N, O)``, cheap enough for training, with gradients."""
+    return reduce(torch.minimum, valid_norms(layers, features, graph))
 
 
-def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> list[Tensor]:
+def valid_norms(layers: Blocks, features: int, graph: Graph) -> list[Tensor]:
     """Return certified constants of every output, ``(N, O)`` each, of which the smallest counts.
 
     Beyond what is affordable: the sum of all coefficients in magnitude and the product of the layers, the latter where
@@ -216,7 +233,7 @@ def valid_norms(layers: Blocks, features: int, graph: Graph, thorough: bool) -> 
     """
     if is_affordable(layers, features, graph):
         composed = composed_norms(layer_norms(layers, features, graph), features, graph)
-        return [composed, output_norms(layers, features, graph, thorough=thorough)]
+        return [composed, output_norms(layers, features, graph, thorough=False)]
     paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
     if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MAX_ENTRIES for layer in layers):
         return [paths]

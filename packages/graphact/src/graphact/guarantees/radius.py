@@ -235,8 +235,9 @@ class ClassifierAtSignal:
         self.pattern = cache(to_scipy)  # the matrix of a graph
         self.rows, self.distances_of = cache(self._rows), cache(self._distances)
 
-    def check_nodes(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
-        chosen = torch.arange(self.graph.num_nodes) if nodes is None else torch.as_tensor(nodes).cpu()
+    def check_nodes(self, nodes: Any) -> Tensor:
+        nodes = range(self.graph.num_nodes) if nodes is None else nodes
+        chosen = torch.as_tensor([] if isinstance(nodes, str) else nodes).cpu()
         if chosen.dim() != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.numel() == 0:
             raise ValueError(f"nodes must be a list of numbers of nodes, got {nodes!r}")
         if chosen.min() < 0 or chosen.max() >= self.graph.num_nodes:

@@ -27,13 +27,12 @@ from graphact.guarantees.layers import (
 )
 from graphact.guarantees.link_loss import (
     EffectPropagation,
-    Enumeration,
     LinkList,
     enumerate_losses,
     has_known_layers,
     is_linear,
 )
-from graphact.guarantees.lipschitz import form_sizes
+from graphact.guarantees.lipschitz import form_sizes, unless_nan
 from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP
@@ -256,8 +255,8 @@ def topology_bound(
     x = None if x is None else read_signals(x)
     if isinstance(perturbation, LostLinks) and has_known_layers(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
-        if tried is not None and tried.per_node.isfinite().all():  # where numbers overflow nothing was found out
-            per_node, worst = tried.per_node, tried.worst
+        if tried is not None and tried[0].isfinite().all():  # where numbers overflow nothing was found out
+            per_node, worst = tried
             return TopologyBound(per_node.max().item(), per_node, perturbation, exact=True, worst=worst)
     _check_size(layers, features, graph, perturbation, x is None)
     if x is None:
@@ -273,7 +272,7 @@ def topology_bound(
         shares = EffectPropagation(graph, perturbation.count)
         signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
         per_node = torch.minimum(per_node, signed)
-    per_node = torch.where(per_node.isnan(), torch.inf, per_node)  # where numbers overflow nothing is known
+    per_node = unless_nan(per_node, torch.inf)  # where numbers overflow nothing is known
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
@@ -294,7 +293,7 @@ def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Pertu
 
 def _try_losses(
     layers: Layers, features: int, graph: Graph, count: int, x: Tensor | None, magnitude: float, limit: int | None
-) -> Enumeration | None:
+) -> tuple[Tensor, Tensor] | None:
     r"""Try every loss of links, for given signals or for all if the network is linear; None if there are too many.
 
     A linear network with biases changes by :math:`d_0 + \sum_m a_m x_m`, where :math:`d_0` is the change for the signal
