@@ -20,7 +20,6 @@ from graphact.graph.neighborhoods import inverse_permutation
 from graphact.kernels.autograd import neighborhood_functions
 from graphact.nn.call import BUILT
 
-FUNCTIONS = ("max", "min", "median", "mean", "std", "sum", "var")
 SMALL_STD = math.sqrt(1e-5)  # deviations up to it are 0 in PyG
 
 
@@ -50,7 +49,7 @@ class Messages(NamedTuple):
 
         Args:
             x: the messages, or the values that the senders send, ``(..., S, F)``.
-            functions: names among `FUNCTIONS`.
+            functions: names among max, min, median, mean, std, sum and var.
 
         Returns:
             For each function the values at the targets, ``(..., T, F)``, 0 at those without messages.
