@@ -18,7 +18,14 @@ from graphact.spec import UnsupportedModelError
 ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv on a CPU, in nodes
 LAUNCHES_OF_A_GROUP = 50_000_000  # and on a GPU, in nodes times the square of their features
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
-SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
+SCALERS = {  # factors of nodes of a degree, given the aggregation with the mean degrees
+    "identity": lambda degree, _: torch.ones_like(degree),
+    "amplification": lambda degree, means: torch.log(degree + 1) / means.avg_deg_log,
+    "attenuation": lambda degree, means: means.avg_deg_log / torch.log(degree.clamp(min=1) + 1),
+    "linear": lambda degree, means: degree / means.avg_deg_lin,
+    "inverse_linear": lambda degree, means: means.avg_deg_lin / degree.clamp(min=1),
+}
+SEVERAL = (MultiAggregation, aggregations.MultiAggregation)  # not classes of a user, which may combine otherwise
 COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
 
 
@@ -92,7 +99,7 @@ class FusedSum(FusedConv):
     @staticmethod
     def reason_to_leave(conv: Any) -> str:
         kind = type(conv.aggr_module)
-        if issubclass(kind, MultiAggregation) and kind not in (MultiAggregation, aggregations.MultiAggregation):
+        if issubclass(kind, MultiAggregation) and kind not in SEVERAL:
             return f"its aggregation {kind.__name__} has no fused form"
         return "" if conv.node_dim == -2 else f"node_dim={conv.node_dim} has no fused form"
 
@@ -159,7 +166,7 @@ class FusedPNAConv(FusedConv, PNAConv):
                 return "a network in it does not begin with PyG's Linear and its bias"
         if any(len(before) != 1 for before in conv.pre_nns):
             return "its messages are not linear in both ends (pre_layers is above 1)"
-        if type(aggregation) is not DegreeScalerAggregation or not isinstance(aggregation.aggr, MultiAggregation):
+        if type(aggregation) is not DegreeScalerAggregation or type(aggregation.aggr) not in SEVERAL:
             return f"its aggregation {type(aggregation).__name__} has no fused form"
         if aggregation.aggr.mode != "cat":
             return f"its aggregations are combined by mode={aggregation.aggr.mode!r}, not 'cat'"
@@ -258,16 +265,7 @@ class FusedPNAConv(FusedConv, PNAConv):
     def _scales(self, degree: Tensor) -> Tensor:
         """Return the factors ``(..., S)`` of nodes with these degrees ``(..., 1)``."""
         aggregation = self.aggr_module
-        linear, log = aggregation.avg_deg_lin, aggregation.avg_deg_log
-        positive = degree.clamp(min=1)
-        factors = {
-            "identity": lambda: torch.ones_like(degree),
-            "amplification": lambda: torch.log(degree + 1) / log,
-            "attenuation": lambda: log / torch.log(positive + 1),
-            "linear": lambda: degree / linear,
-            "inverse_linear": lambda: linear / positive,
-        }
-        return torch.cat([factors[scaler]() for scaler in aggregation.scaler], -1).to(degree.dtype)
+        return torch.cat([SCALERS[scaler](degree, aggregation) for scaler in aggregation.scaler], -1).to(degree.dtype)
 
 
 class Permute(torch.autograd.Function):
