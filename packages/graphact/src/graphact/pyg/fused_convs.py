@@ -349,8 +349,9 @@ def accelerate(model: nn.Module) -> nn.Module:
     They keep parameters, buffers and ``state_dict``, pickle, and give PyG's values up to rounding; the gradient of a
     largest or smallest value goes to one of equal neighbours, where PyG shares it. Neighbour lists are sorted once for
     an ``edge_index``; a new one, as of each batch, is sorted in the first layer that takes it. Other convolutions are
-    left, and calls that the kernels do not take (sparse tensors, edge weights, hooks, explanations, ``torch.compile``)
-    run PyG's code: :func:`report` names the reasons. Call :func:`restore` before ``torch.jit.script``.
+    left, and calls that the kernels do not take (sparse tensors, edge weights, hooks, explanations, replaced parts,
+    ``torch.compile``) run PyG's code: :func:`report` names the reasons. Call :func:`restore` before
+    ``torch.jit.script``.
 
     Args:
         model: any module.
