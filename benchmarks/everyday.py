@@ -48,27 +48,28 @@ def random_edges(sizes, generator):
     return torch.unique(torch.cat(parts, 1), dim=1), nodes
 
 
+def seconds_of(step, calls, device, clock):
+    """Seconds of one of several calls."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begun = clock()
+    for _ in range(calls):
+        step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return (clock() - begun) / calls
+
+
 def times(contenders, device, clock, blocks=9, least=0.02):
     """Median milliseconds of each contender's calls; a block of calls takes a fiftieth of a second or more."""
-
-    def block(step, calls):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begun = clock()
-        for _ in range(calls):
-            step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return (clock() - begun) / calls
-
     calls = {}
     for name, step in contenders.items():
-        block(step, 3)
-        calls[name] = max(3, int(least / block(step, 3)))
+        seconds_of(step, 3, device, clock)
+        calls[name] = max(3, int(least / seconds_of(step, 3, device, clock)))
     found = {name: [] for name in contenders}
     for _ in range(blocks):
         for name, step in contenders.items():
-            found[name].append(1e3 * block(step, calls[name]))
+            found[name].append(1e3 * seconds_of(step, calls[name], device, clock))
     return {name: statistics.median(values) for name, values in found.items()}
 
 

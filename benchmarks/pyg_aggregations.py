@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import torch_geometric
 from arguments import need_cuda
-from everyday import random_edges
+from everyday import random_edges, seconds_of
 from output import describe_machine, echo
 from torch_geometric import nn
 from torch_geometric.utils import degree
@@ -73,17 +73,6 @@ def check_equal(theirs, ours):
         apart = float((found - right).norm() / right.norm().clamp(min=1e-300))
         if not apart < 1e-8:
             raise RuntimeError(f"{name} of {type(theirs.module).__name__} differ by {apart:.1e}")
-
-
-def seconds_of(step, calls, device, clock):
-    if device == "cuda":
-        torch.cuda.synchronize()
-    begun = clock()
-    for _ in range(calls):
-        step()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return (clock() - begun) / calls
 
 
 def peak_of(step):

@@ -7,13 +7,14 @@ import pickle
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch.autograd import forward_ad
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
 import graphact
 from graphact.nn.description import describe_on
-from graphact.pyg import accelerate, aggregations, fused_convs, report, restore
+from graphact.pyg import accelerate, aggregations, fused_convs, message_lists, report, restore
 
 F, N = 6, 120
 AGGREGATORS = ["mean", "min", "max", "std"]
@@ -127,15 +128,6 @@ def test_both_ways_of_a_pna(name, rows, monkeypatch):
     monkeypatch.setattr(fused_convs, "ROWS_OF_A_GROUP", rows)
     model, faster = made(name)
     assert_same(outcome(faster, signal(), edges()), outcome(model, signal(), edges()))
-
-
-@pytest.mark.parametrize("name", ["SAGEConv max", "SAGEConv of three", "PNAConv of everything", "PNA", "GIN"])
-def test_the_reference_gives_the_same(name):
-    model, faster = made(name)
-    x, edge_index = signal(), edges()
-    with graphact.backend("reference"):
-        found = outcome(faster, x, edge_index)
-    assert_same(found, outcome(model, x, edge_index))
 
 
 @pytest.mark.parametrize("name", ["SAGEConv max", "GINConv max", "GraphConv max", "PNAConv"])
@@ -294,6 +286,7 @@ LEFT = {
     "explain or decomposed_layers": explained,
     "decomposed_layers": lambda: pyg.SAGEConv(F, 4, aggr="max", decomposed_layers=2),
     "LSTMAggregation": lambda: pyg.SAGEConv(F, 4, aggr="lstm"),
+    "its aggregation None": lambda: pyg.SAGEConv(F, 4, aggr=None),
     "SoftmaxAggregation": lambda: pyg.SAGEConv(F, 4, aggr=["max", "softmax"]),
     "StdAggregation() has no fused form": lambda: pyg.SAGEConv(F, 4, aggr=pyg.StdAggregation(semi_grad=True)),
     "DegreeScalerAggregation": lambda: pyg.SAGEConv(F, 4, aggr=pyg.DegreeScalerAggregation(["max"], ["linear"], DEG)),
@@ -358,19 +351,83 @@ def test_edge_weights_and_features_run_pyg():
     assert is_fused(faster)
 
 
-@pytest.mark.parametrize("name", ["SAGEConv max", "PNAConv"])
-def test_hooks_of_later_are_called(name):
-    model, faster = made(name)
-    x, edge_index = signal(), edges()
-    for conv in (model, faster):
-        conv.register_message_forward_hook(lambda module, inputs, output: -output)
-    assert torch.equal(faster(x, edge_index), model(x, edge_index))
-    assert report(faster)[0].reason == "it carries hooks"
-    _, faster = made(name)
-    seen = []
-    faster.aggr_module.register_forward_hook(lambda *_: seen.append(1))
-    faster(x, edge_index)
-    assert seen == [1]
+class Negative(pyg.MultiAggregation):
+    def combine(self, inputs):
+        return -super().combine(inputs)
+
+
+class Shifted(torch.nn.Module):
+    """A linear map with another one beside it, as adapters are put in."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.weight, self.bias = inner, inner.weight, inner.bias
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+CHANGES = {
+    "a hook of messages": ("SAGEConv max", lambda conv: conv.register_message_forward_hook(lambda *given: -given[-1])),
+    "another hook": ("PNAConv", lambda conv: conv.register_propagate_forward_hook(lambda *given: -given[-1])),
+    "a hook inside": ("PNAConv", lambda conv: conv.aggr_module.register_forward_hook(lambda *given: -given[-1])),
+    "another aggregation": ("SAGEConv max", lambda conv: setattr(conv, "aggr_module", pyg.SoftmaxAggregation())),
+    "another dimension": ("SAGEConv max", lambda conv: setattr(conv, "node_dim", 0)),
+    "another combination": ("PNAConv", lambda conv: setattr(conv.aggr_module, "aggr", Negative(AGGREGATORS))),
+    "another flow": ("PNAConv", lambda conv: setattr(conv, "flow", "target_to_source")),
+    "a message": ("GINConv max", lambda conv: setattr(conv, "message", lambda x_j: -x_j)),
+    "an update": ("PNAConv", lambda conv: setattr(conv, "update", lambda inputs: -inputs)),
+    "a longer network": ("PNAConv", lambda conv: conv.pre_nns[0].append(torch.nn.Tanh())),
+    "an adapter": ("PNAConv", lambda conv: conv.pre_nns[0].__setitem__(0, Shifted(conv.pre_nns[0][0]))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_changed_later_is_noticed(change):
+    name, apply = CHANGES[change]
+    both = made(name)
+    for conv in both:
+        apply(conv)
+    assert_same(*(outcome(conv, signal(), edges()) for conv in both))
+    assert report(both[1])[0].reason
+
+
+def test_hooks_of_all_modules_are_called():
+    model, faster = made("SAGEConv max")
+
+    def negate(module, inputs, output):
+        return -output if isinstance(module, pyg.MaxAggregation) else None
+
+    handle = torch.nn.modules.module.register_module_forward_hook(negate)
+    try:
+        assert torch.equal(faster(signal(), edges()), model(signal(), edges()))
+    finally:
+        handle.remove()
+
+
+def test_rows_of_several_nodes():
+    model, faster = made("PNAConv")
+    x = signal(N, 2 * F)  # PyG makes 2 N nodes of them
+    assert_same(outcome(faster, x, edges()), outcome(model, x, edges()))
+
+
+@pytest.mark.parametrize("name", ["GraphSAGE", "PNA"])
+def test_an_explanation_may_end_before_and_after(name, monkeypatch):
+    model, _ = made(name)
+    x, edge_index, calls = signal(), edges(), []
+    expected = model(x, edge_index)
+
+    def explain():
+        set_masks(model, torch.ones(edge_index.size(1), dtype=torch.float64), edge_index)
+        clear_masks(model)
+
+    evaluate = message_lists.Messages.aggregate
+    monkeypatch.setattr(message_lists.Messages, "aggregate", lambda *inputs: calls.append(1) or evaluate(*inputs))
+    explain()
+    torch.testing.assert_close(accelerate(model)(x, edge_index), expected)
+    assert len(calls) == len(report(model))
+    explain()
+    assert torch.equal(restore(model)(x, edge_index), expected)
 
 
 @pytest.mark.parametrize("name", ["GraphSAGE", "PNA"])
@@ -416,6 +473,15 @@ def test_second_derivatives():
         return torch.autograd.grad(grad.square().sum(), x)[0]
 
     torch.testing.assert_close(curvature(faster), curvature(model))
+
+
+def test_forward_mode():
+    x, edge_index, tangent = signal(), edges(), 1 - signal()
+    tangents = []
+    for conv in made("PNAConv"):
+        with forward_ad.dual_level():
+            tangents.append(forward_ad.unpack_dual(conv(forward_ad.make_dual(x, tangent), edge_index)).tangent)
+    torch.testing.assert_close(*tangents)
 
 
 def test_descriptions_are_those_of_pyg():

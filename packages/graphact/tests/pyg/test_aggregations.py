@@ -1,6 +1,7 @@
 """Aggregations over the kernels: PyG's values and gradients, on any index, in any dimension."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -107,12 +108,23 @@ def test_pointers_and_no_index(name):
     assert torch.equal(found, ours(x, index))
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NEEDS_MESSAGES])
+def test_pointers_to_a_part_of_the_messages(name):
+    x, _, _, _ = drawn("many")
+    for ptr in (torch.tensor([3, 7, 7, 40]), torch.tensor([60, 60])):
+        assert_same(name, *(value_and_gradient(each, x, ptr=ptr) for each in pair(name)))
+    if name != "Mean":  # which PyG computes
+        with pytest.raises(IndexError, match="ptr must hold indices from 0 to 60, got 61"):
+            pair(name)[0](x, ptr=torch.tensor([0, 61]))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_messages(name):
     ours, _ = pair(name)
     x, index = torch.randn(0, 3), torch.zeros(0, dtype=torch.long)
     assert torch.equal(ours(x, index, dim_size=4), torch.zeros(4, 3))
     assert ours(x, ptr=torch.zeros(1, dtype=torch.long)).shape == (0, 3)
+    assert ours(torch.randn(2, 0), torch.tensor([0, 3])).shape == (4, 0)
 
 
 def test_rounding_of_mean_and_deviation():
@@ -183,8 +195,12 @@ def test_bad_indices_raise_as_in_pyg():
         graphact.pyg.MaxAggregation()(x, torch.tensor([0, 4, 1]), dim_size=3)
     with pytest.raises(IndexError, match="index must hold indices from 0 to 2, got -1"):
         graphact.pyg.MaxAggregation()(x, torch.tensor([0, -1, 1]), dim_size=3)
-    with pytest.raises((ValueError, RuntimeError)):
-        graphact.pyg.MaxAggregation()(x, torch.tensor([0, 1]), dim_size=3)
+    index = torch.tensor([0, 1, 2])
+    for bad in (index[:2], index.view(-1, 1), index.float(), index.to(torch.uint8)):
+        with pytest.raises((ValueError, RuntimeError)) as raised:
+            pyg.MaxAggregation()(x, bad, dim_size=3)
+        with pytest.raises(raised.type, match=re.escape(str(raised.value)[:20])):
+            graphact.pyg.MaxAggregation()(x, bad, dim_size=3)
 
 
 @pytest.fixture

@@ -216,32 +216,6 @@ def test_a_backward_pass_before_the_call_is_over(make, is_reentrant):
     assert_equal(found[0][1], found[1][1])
 
 
-@KINDS
-def test_a_nested_call_has_its_own_graph(is_reentrant):
-    """The checkpointed part calls a PassGraph of its own, between activations on the graph around."""
-
-    class Nested(torch.nn.Module):
-        def __init__(self, wrap):
-            super().__init__()
-            self.act, self.wrap = one_activation(), wrap
-            self.inner = PassGraph(Model(one_activation()))
-
-        def forward(self, x, edge_index):
-            def part(x):
-                return self.act(self.inner(self.act(x), None, graph=GRAPHS[1]))
-
-            return self.act(part(x) if self.wrap is None else self.wrap(part, x))
-
-    torch.manual_seed(0)
-    model = PassGraph(Nested(bound(is_reentrant))).double()
-    expected = copy.deepcopy(model)
-    expected.model.wrap = None
-    x = torch.randn(12, 4, dtype=torch.float64)
-    given = x.clone().requires_grad_()
-    model(given, None, graph=GRAPHS[0]).square().sum().backward()
-    assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))
-
-
 def test_graphs_with_trained_weights():
     """The graph is built once: gradients of its weights go through the call and the recomputation."""
     edge_index = torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 3]])
@@ -303,25 +277,6 @@ def test_an_unbound_part_never_takes_the_graph_of_another_call(make, is_reentran
         outer = PassGraph(Outer(nn.GraphAdaptiveMax(start="uniform").double(), meanwhile))
         assert torch.equal(outer(x, None, graph=GRAPHS[1]), outer.model.act(x, GRAPHS[1]))
     assert raised == [True, True]
-
-
-def test_a_call_in_a_backward_pass_has_its_graph():
-    """A custom gradient that calls a model."""
-    inner = PassGraph(Model(one_activation())).double()
-
-    class Custom(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return inner(grad, None, graph=GRAPHS[1])
-
-    x = torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
-    outer = PassGraph(Outer(one_activation().double(), lambda: Custom.apply(x).sum().backward()))
-    outer(x.detach(), None, graph=GRAPHS[0])
-    torch.testing.assert_close(x.grad, inner(torch.ones_like(x), None, graph=GRAPHS[1]))
 
 
 def test_bound_functions_keep_the_call_and_refuse_another():

@@ -179,10 +179,10 @@ def aggregate(
     if dim_size is None:
         dim_size = given.numel() - 1 if index is None else int(given.max()) + 1 if given.numel() else 0
     first = x.movedim(dim, 0)
-    if index is not None and first.size(0) != index.numel():
+    if index is not None and index.shape != first.shape[:1]:
         return None  # PyG raises
     if dim_size == 0:
         return [first[:0].movedim(0, dim)] * len(names)
     messages = messages_of_index(index, ptr, first.size(0), dim_size, x.dtype)
     values = messages.aggregate(first.reshape(first.size(0), math.prod(first.shape[1:])), names)
-    return [value.reshape(-1, *first.shape[1:]).movedim(0, dim) for value in values]
+    return [value.reshape(dim_size, *first.shape[1:]).movedim(0, dim) for value in values]

@@ -18,7 +18,14 @@ from graphact.spec import UnsupportedModelError
 ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv on a CPU, in nodes
 LAUNCHES_OF_A_GROUP = 50_000_000  # and on a GPU, in nodes times the square of their features
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
-SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
+SCALERS = {  # factors of nodes of a degree, given the aggregation with the mean degrees
+    "identity": lambda degree, _: torch.ones_like(degree),
+    "amplification": lambda degree, means: torch.log(degree + 1) / means.avg_deg_log,
+    "attenuation": lambda degree, means: means.avg_deg_log / torch.log(degree.clamp(min=1) + 1),
+    "linear": lambda degree, means: degree / means.avg_deg_lin,
+    "inverse_linear": lambda degree, means: means.avg_deg_lin / degree.clamp(min=1),
+}
+SEVERAL = (MultiAggregation, aggregations.MultiAggregation)  # not classes of a user, which may combine otherwise
 COMPILED = "torch traces or transforms it, or x and edge_index are not floats and integers on one device"
 
 
@@ -64,18 +71,18 @@ class FusedConv(MessagePassing):
         """Return why a call takes PyG's code; else an empty string."""
         if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
             return f"edge_index is a {type(edge_index).__name__}, or not dense"
-        if not can_aggregate(x, edge_index) or edge_index.dtype not in (torch.int64, torch.int32):
+        if not can_aggregate(x, edge_index):
             return COMPILED
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             return f"edge_index has the shape {tuple(edge_index.shape)}, not (2, E)"
         given = [name for name, value in others.items() if value is not None]
         if given:
             return f"messages that depend on {given[0]} have no fused form"
-        if self.explain or self.decomposed_layers != 1 or self.flow != "source_to_target":
-            return "explain, decomposed_layers or flow was set"
+        if reason := reason_of_settings(self, type(self)):
+            return reason
         if has_few_numbers(edge_index.size(1) * x.size(-1), self.functions(), x):
             return "there are few messages, and PyG is as fast"
-        return "it carries hooks" if any(map(has_hooks, self.replaced_parts(self))) else ""
+        return "it carries hooks, or a method was replaced" if any(map(is_altered, self.replaced_parts(self))) else ""
 
     @staticmethod
     def replaced_parts(conv: Any) -> list[nn.Module]:
@@ -92,7 +99,7 @@ class FusedSum(FusedConv):
     @staticmethod
     def reason_to_leave(conv: Any) -> str:
         kind = type(conv.aggr_module)
-        if issubclass(kind, MultiAggregation) and kind not in (MultiAggregation, aggregations.MultiAggregation):
+        if issubclass(kind, MultiAggregation) and kind not in SEVERAL:
             return f"its aggregation {kind.__name__} has no fused form"
         return "" if conv.node_dim == -2 else f"node_dim={conv.node_dim} has no fused form"
 
@@ -154,12 +161,12 @@ class FusedPNAConv(FusedConv, PNAConv):
         aggregation = conv.aggr_module
         if conv.edge_dim is not None:
             return "its messages depend on edge features (edge_dim)"
-        if any(len(before) != 1 for before in conv.pre_nns):
-            return "its messages are not linear in both ends (pre_layers is above 1)"
         for network in (*conv.pre_nns, *conv.post_nns):
             if type(network) is not nn.Sequential or type(network[0]) is not PyGLinear or network[0].bias is None:
                 return "a network in it does not begin with PyG's Linear and its bias"
-        if type(aggregation) is not DegreeScalerAggregation or not isinstance(aggregation.aggr, MultiAggregation):
+        if any(len(before) != 1 for before in conv.pre_nns):
+            return "its messages are not linear in both ends (pre_layers is above 1)"
+        if type(aggregation) is not DegreeScalerAggregation or type(aggregation.aggr) not in SEVERAL:
             return f"its aggregation {type(aggregation).__name__} has no fused form"
         if aggregation.aggr.mode != "cat":
             return f"its aggregations are combined by mode={aggregation.aggr.mode!r}, not 'cat'"
@@ -180,7 +187,7 @@ class FusedPNAConv(FusedConv, PNAConv):
         if torch.compiler.is_compiling():
             return super().forward(x, edge_index, edge_attr)
         self.last_reason = self.reason_now(x, edge_index, {"edge_attr": edge_attr})
-        if self.last_reason or x.dim() != 2 or x.size(0) == 0:
+        if self.last_reason or x.size(0) == 0 or x.shape[1:] != (self.in_channels,):
             return super().forward(x, edge_index, edge_attr)
         messages = messages_of_edges(edge_index, len(x), len(x), x.dtype, by_degree=True)
         functions = self.functions()
@@ -258,16 +265,7 @@ class FusedPNAConv(FusedConv, PNAConv):
     def _scales(self, degree: Tensor) -> Tensor:
         """Return the factors ``(..., S)`` of nodes with these degrees ``(..., 1)``."""
         aggregation = self.aggr_module
-        linear, log = aggregation.avg_deg_lin, aggregation.avg_deg_log
-        positive = degree.clamp(min=1)
-        factors = {
-            "identity": lambda: torch.ones_like(degree),
-            "amplification": lambda: torch.log(degree + 1) / log,
-            "attenuation": lambda: log / torch.log(positive + 1),
-            "linear": lambda: degree / linear,
-            "inverse_linear": lambda: linear / positive,
-        }
-        return torch.cat([factors[scaler]() for scaler in aggregation.scaler], -1).to(degree.dtype)
+        return torch.cat([SCALERS[scaler](degree, aggregation) for scaler in aggregation.scaler], -1).to(degree.dtype)
 
 
 class Permute(torch.autograd.Function):
@@ -276,7 +274,13 @@ class Permute(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, position: Tensor) -> Tensor:
         ctx.save_for_backward(order, position)
+        ctx.save_for_forward(order, position)
         return x.index_select(0, order)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        order, position = ctx.saved_tensors
+        return Permute.apply(tangent, order, position)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -294,11 +298,21 @@ def reason_to_leave(conv: MessagePassing) -> str:
     fused = FUSED.get(type(conv))
     if fused is None:
         return f"{type(conv).__name__} has no fused form"
+    if reason := reason_of_settings(conv, fused):
+        return reason
     try:
         for part in fused.replaced_parts(conv):
             check_untouched(part)
     except UnsupportedModelError as error:
         return error.reason
+    return ""
+
+
+def reason_of_settings(conv: MessagePassing, fused: type[FusedConv]) -> str:
+    """Return why a convolution with these settings and parts has no fused form; else an empty string.
+
+    Each call asks again, because attributes of a module may be set at any time.
+    """
     if conv.flow != "source_to_target":
         return f"flow={conv.flow!r} has no fused form"
     if conv.explain or conv.decomposed_layers != 1:
@@ -307,6 +321,20 @@ def reason_to_leave(conv: MessagePassing) -> str:
         return reason
     unknown = [part for part in fused.aggregations_of(conv) if function_of(part) is None]
     return f"its aggregation {unknown[0]} has no fused form" if unknown else ""
+
+
+def is_altered(part: nn.Module) -> bool:
+    """Return whether hooks, or methods of its own, change what a module computes."""
+    is_hooked = has_hooks(part) or torch.nn.modules.module._has_any_global_hook()
+    return is_hooked or not vars(part).keys().isdisjoint(("forward", "message", "aggregate", "update"))
+
+
+def change_class(conv: MessagePassing, kind: type[MessagePassing]) -> None:
+    """Make a convolution one of another class, without the ``propagate`` that PyG sets where an explanation ends."""
+    own = vars(conv).get("propagate")
+    if own is not None and own == getattr(conv, "_jinja_propagate", None):
+        del conv.propagate
+    conv.__class__ = kind
 
 
 def accelerate(model: nn.Module) -> nn.Module:
@@ -321,8 +349,9 @@ def accelerate(model: nn.Module) -> nn.Module:
     They keep parameters, buffers and ``state_dict``, pickle, and give PyG's values up to rounding; the gradient of a
     largest or smallest value goes to one of equal neighbours, where PyG shares it. Neighbour lists are sorted once for
     an ``edge_index``; a new one, as of each batch, is sorted in the first layer that takes it. Other convolutions are
-    left, and calls that the kernels do not take (sparse tensors, edge weights, hooks, explanations, ``torch.compile``)
-    run PyG's code: :func:`report` names the reasons. Call :func:`restore` before ``torch.jit.script``.
+    left, and calls that the kernels do not take (sparse tensors, edge weights, hooks, explanations, replaced parts,
+    ``torch.compile``) run PyG's code: :func:`report` names the reasons. Call :func:`restore` before
+    ``torch.jit.script``.
 
     Args:
         model: any module.
@@ -342,7 +371,7 @@ def accelerate(model: nn.Module) -> nn.Module:
     check_module(model)
     for module in model.modules():
         if isinstance(module, MessagePassing) and not isinstance(module, FusedConv) and not reason_to_leave(module):
-            module.__class__ = FUSED[type(module)]
+            change_class(module, FUSED[type(module)])
     return model
 
 
@@ -350,7 +379,7 @@ def restore(model: nn.Module) -> nn.Module:
     """Make the convolutions that :func:`accelerate` replaced PyG's own again, in place; return the model."""
     for module in check_module(model).modules():
         if isinstance(module, FusedConv):
-            module.__class__ = module.original
+            change_class(module, module.original)
             module.__dict__.pop("last_reason", None)
     return model
 

@@ -20,7 +20,6 @@ from graphact.graph.neighborhoods import inverse_permutation
 from graphact.kernels.autograd import neighborhood_functions
 from graphact.nn.call import BUILT
 
-FUNCTIONS = ("max", "min", "median", "mean", "std", "sum", "var")
 SMALL_STD = math.sqrt(1e-5)  # deviations up to it are 0 in PyG
 
 
@@ -50,7 +49,7 @@ class Messages(NamedTuple):
 
         Args:
             x: the messages, or the values that the senders send, ``(..., S, F)``.
-            functions: names among `FUNCTIONS`.
+            functions: names among max, min, median, mean, std, sum and var.
 
         Returns:
             For each function the values at the targets, ``(..., T, F)``, 0 at those without messages.
@@ -69,9 +68,10 @@ class Messages(NamedTuple):
 
 
 def can_aggregate(x: Tensor, index: Any) -> bool:
-    """Return whether the kernels take these values: floating-point numbers that torch only computes with."""
+    """Return whether the kernels take floating-point values with such an index, and torch only computes with both."""
     return (
         isinstance(index, Tensor)
+        and index.dtype in (torch.int64, torch.int32)
         and is_plain(x, index)
         and x.is_floating_point()
         and x.device == index.device
@@ -110,19 +110,22 @@ def messages_of_edges(
 def messages_of_index(
     index: Tensor | None, ptr: Tensor | None, num_messages: int, num_targets: int, dtype: torch.dtype
 ) -> Messages:
-    """Return the messages with these targets, ``(E,)``, or with those between these pointers, ``(T + 1,)``."""
+    """Return the messages with these targets, ``(E,)``, or with those between these pointers, ``(T + 1,)``.
+
+    Messages before the first and after the last pointer have no target.
+    """
     given = ptr if index is None else index
     assert given is not None  # PyG's aggregations see to it
 
     def build() -> Messages:
-        target = given
+        target, first = given.long(), 0
         if index is None:
-            every = torch.arange(num_targets, device=given.device)
-            target = every.repeat_interleave(given.diff(), output_size=num_messages)
-        check_indices("index", target.long(), num_targets)
-        senders = torch.arange(num_messages, device=target.device)
-        nodes = max(num_messages, num_targets)
-        return Messages(build_graph(senders, target.long(), nodes, dtype), num_targets)
+            check_indices("ptr", target, num_messages + 1)
+            every, first = torch.arange(num_targets, device=given.device), int(target[0])
+            target = every.repeat_interleave(target.diff())
+        check_indices("index", target, num_targets)
+        senders = torch.arange(first, first + target.numel(), device=target.device)
+        return Messages(build_graph(senders, target, max(num_messages, num_targets), dtype), num_targets)
 
     return cached(given, ("index" if index is not None else "ptr", num_messages, num_targets, dtype), build)
 
@@ -130,7 +133,7 @@ def messages_of_index(
 def cached(index: Tensor, settings: tuple[Any, ...], build: Any) -> Messages:
     """Return what ``build`` returns, cached for all views of one tensor: PyG makes new views in each call."""
     base = index if index._base is None else index._base
-    view = (index.storage_offset(), index.shape, index.stride())
+    view = (index.storage_offset(), index.shape, index.stride(), index.dtype)
     found: Messages = BUILT.get((base,), ("messages", view, *settings), build)
     return found
 
