@@ -130,7 +130,7 @@ def test_certify_as_json(network, capsys):
 def test_nan_is_called_nan(network, capsys):
     (network / "edges.txt").write_text("0 1 nan\n")
     assert main(["bench", str(network / "edges.txt")]) == 2
-    assert "weights must be finite, got nan" in capsys.readouterr().err
+    assert "weights in torch.float32 must be finite, got nan" in capsys.readouterr().err
 
 
 def test_signals_that_are_no_array(network, capsys):
