@@ -6,7 +6,7 @@ from typing import Any
 
 from graphact._checks import check_choice, check_integer, check_positive, check_probability
 from graphact_lab.descriptions import FAULTY_SENSORS, FAULTY_SENSORS_PRESETS
-from graphact_lab.protocols import as_value, file_key
+from graphact_lab.protocols import changed_settings, file_key
 
 NAME = FAULTY_SENSORS
 FAULTS = ("outliers", "drift", "stuck")
@@ -145,8 +145,5 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         ['bank-median, 2 rounds', 'bank-median, 3 rounds', 'max-ga, 3 rounds']
     """
     found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, FAULTY_SENSORS_PRESETS)]
-    changed: dict[str, Any] = {"methods": tuple(dict.fromkeys(methods))} if methods else {}
-    for name, text in (changes or {}).items():
-        values = tuple(as_value(part) for part in text.split(","))
-        changed[name] = values if check_choice("--set", name, CHANGED) == "rounds" else values[0]
-    return replace(found, **changed)
+    made: FaultySensors = changed_settings(found, methods, changes, CHANGED)
+    return made

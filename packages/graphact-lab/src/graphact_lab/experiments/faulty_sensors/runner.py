@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-import graphact
+from graphact import Graph
 from graphact.estimators import SignalRegressor
 from graphact.graph import points_on_earth
 from graphact_lab.data.download import locate
@@ -33,7 +33,8 @@ from graphact_lab.experiments.faulty_sensors.faults import (
 )
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import run_seed
-from graphact_lab.store import Row, Store, StoreError
+from graphact_lab.provenance import provenance
+from graphact_lab.store import Row, Store
 
 NEIGHBORS = 5
 TESTS_DRAWN = 4  # draws of faults for each condition of a test
@@ -91,7 +92,7 @@ class Stations:
         if settings.origins > most:
             raise ValueError(f"origins must be at most {most}, so that no hour is tested twice, got {settings.origins}")
         places = torch.from_numpy(points_on_earth(*data.degrees.T))
-        graph = graphact.Graph.nearest_neighbors(places, NEIGHBORS)
+        graph = Graph.nearest_neighbors(places, NEIGHBORS)
         self.graph = graph.normalize("symmetric")
         connected = graph.to_dense().numpy() != 0
         self.around = [np.flatnonzero(row) for row in connected]
@@ -175,12 +176,7 @@ def select(columns: Array, stations: Any) -> Array:
 def check_settings(settings: FaultySensors, store: Store, seed: int) -> None:
     """Raise if the store holds rows of other settings: a report could not tell them apart."""
     wanted = settings.settings(None, seed)
-    for row in store.first_rows():
-        found = row.get("settings", {})
-        for name in sorted(wanted.keys() & found.keys() - {"seed"}):
-            if found[name] != wanted[name]:
-                change = f"{name} {found[name]} instead of {wanted[name]}"
-                raise StoreError(f"{store.directory} holds results of other settings ({change}); choose another --out")
+    store.check_settings({name: wanted[name] for name in wanted.keys() - {"baselines", "seed"}})
 
 
 def run(
@@ -196,25 +192,21 @@ def run(
     watcher, stations = watcher or JobWatcher(), Stations(settings, seed)
     watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
 
-    def finish(key: str, rows: list[Row], job: SensorJob | None) -> None:
+    def stamped(job: SensorJob | None, rows: list[Row]) -> list[Row]:
         common = {"experiment": NAME, "preset": settings.preset, "seed": seed, "settings": settings.settings(job, seed)}
-        common |= {"graphact": graphact.__version__, "torch": torch.__version__, "device": device}
-        common["finished"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        store.finish(key, [common | row for row in rows])
+        return [common | provenance(device) | row for row in rows]
 
-    for job in (*([None] if with_baselines else []), *settings.jobs):
-        key = settings.key(job, seed)
-        with store.claim(key) as mine:
-            if not mine or store.is_finished(key):
-                continue
-            if job is None:
-                finish(key, baseline_rows(stations), None)
-                continue
-            watcher.start(job.title, settings.origins)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="X: .* always reads the same")
-                rows = network_rows(stations, job, watcher)
-            finish(key, rows, job)
-            faulty = [row["faulty"] for row in rows if row["faulty"] is not None]
-            healthy = [row["healthy"] for row in rows]
-            watcher.finish(job.title, f"healthy {np.mean(healthy):.3f} K, faulty {np.mean(faulty):.3f} K")
+    def train_and_test(job: SensorJob) -> list[Row]:
+        watcher.start(job.title, settings.origins)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X: .* always reads the same")
+            rows = network_rows(stations, job, watcher)
+        faulty = [row["faulty"] for row in rows if row["faulty"] is not None]
+        healthy = [row["healthy"] for row in rows]
+        watcher.finish(job.title, f"healthy {np.mean(healthy):.3f} K, faulty {np.mean(faulty):.3f} K")
+        return stamped(job, rows)
+
+    if with_baselines:
+        store.fill(settings.key(None, seed), lambda: stamped(None, baseline_rows(stations)))
+    for job in settings.jobs:
+        store.fill(settings.key(job, seed), partial(train_and_test, job))
