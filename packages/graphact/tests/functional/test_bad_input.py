@@ -96,3 +96,9 @@ def test_bad_gamma(gamma, error, message):
 def test_bad_parameters(activation, op, parameters, error, message):
     with pytest.raises(error, match=message):
         activation(X, GRAPH, 1.0, W, op, parameters=parameters)
+
+
+@pytest.mark.parametrize("ops", ["max", {"max"}, 1, iter(["max"])])
+def test_operations_that_are_not_a_list(ops):
+    with pytest.raises(TypeError, match="ops must list operations, such as"):
+        functional.graph_adaptive_mixture(X, GRAPH, 1.0, W.unsqueeze(0), ops)

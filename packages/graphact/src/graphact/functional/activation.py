@@ -160,6 +160,8 @@ def graph_adaptive_mixture(
         tensor([ 56., -22.,  59.])
     """
     x = check_signal(x, graph)
+    if isinstance(ops, str) or not isinstance(ops, Sequence):
+        raise TypeError(f"ops must list operations, such as ['max', 'min'], got {ops!r:.60}")
     fits = isinstance(weights, Tensor) and weights.dim() in (2, 3) and len(weights) == len(ops) > 0
     if not fits:
         shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
