@@ -53,13 +53,30 @@ class TestInterpreted(KernelCases):
         monkeypatch.setattr(median, "COUNTED", 16)  # so that the longest lists are counted in two steps
         return triton
 
-    @pytest.mark.parametrize("kind", ["normal", "ties", "special"])
+    @pytest.mark.parametrize("kind", ["normal", "ties", "special", "far"])
     def test_functions_of_lists_in_pieces(self, module, kind, monkeypatch):
         for room in ("launch", "functions"):
             monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "PIECE", 8)
         graph = self.graph("longer hubs")
         cases = (*FUNCTION_CASES, ("min,std", True, True), ("mean,std", False, False))
         check_functions(module, graph, signal((2, graph.num_nodes, 3), kind).float(), cases)
+
+    @pytest.mark.parametrize("pieces", [False, True])
+    @pytest.mark.parametrize("closed", [False, True])
+    @pytest.mark.parametrize("far", [0, 1])
+    def test_deviations_of_neighbors_around_one_far_value(self, module, far, closed, pieces, monkeypatch):
+        piece = 64 if pieces else 512
+        for room in ("launch", "functions"):
+            monkeypatch.setattr(importlib.import_module(f"graphact.kernels.triton.{room}"), "PIECE", piece)
+        graph = graph_of(301, [(j, 0) for j in range(1, 301)]).to(dtype=torch.float32)
+        x = signal((301, 3)).float()
+        x[far] += 10_000
+        with poisoned():
+            found = module.neighborhood_functions(x, tensors_of(graph), ["std"], closed, False, 300)
+        members = x[1 - closed :].double()
+        # the largest error of a mean square in one pass would be 300 units of rounding
+        torch.testing.assert_close(found["std"][0], members.std(0, correction=0).float(), rtol=5e-6, atol=0)
+        torch.testing.assert_close(found["mean"][0], members.mean(0).float(), rtol=5e-6, atol=1e-5)
 
     def test_more_columns_than_programs(self, module, monkeypatch):
         from graphact.kernels.triton import median

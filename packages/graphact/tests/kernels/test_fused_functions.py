@@ -132,6 +132,21 @@ def test_transforms():
 
 
 @each_backend
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("far", [0, 1, 700])
+def test_deviations_around_one_value_far_from_all_others(far, closed, backend):
+    """Rounding stays small wherever the outlier stands: first in the list, in the middle, or the node itself."""
+    graph = graph_of(10_001, [(j, 0) for j in range(1, 10_001)]).to(dtype=torch.float32)
+    x = signal((10_001, 3)).float()
+    x[far] += 10_000
+    members = x[1 - closed :].double()
+    with graphact.backend(backend):
+        mean, spread = neighborhood_functions(x, graph, ("mean", "std"), False, closed)
+    torch.testing.assert_close(spread[0], members.std(0, correction=0).float(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(mean[0], members.mean(0).float(), rtol=0, atol=3e-5 * spread[0].max().item())
+
+
+@each_backend
 def test_equal_values_have_no_deviation_and_no_gradient(backend):
     graph = graph_of(41, [(j, 0) for j in range(1, 41)]).to(dtype=torch.float32)
     x = torch.full((41, 2), 16_777.77).requires_grad_()

@@ -52,7 +52,7 @@ GRAPHS = {
 
 
 def signal(shape, kind="normal", seed=0):
-    """Numbers in float64: any, many equal ones, or with NaN, infinities, both zeros and subnormal numbers."""
+    """Numbers in float64: any, many equal ones, with NaN, infinities, both zeros and subnormal numbers, or outliers."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=shape)
     if kind == "ties":
@@ -60,6 +60,8 @@ def signal(shape, kind="normal", seed=0):
     if kind == "special":
         special = rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40], size=shape)
         x = np.where(rng.random(shape) < 0.3, special, x)
+    if kind == "far":
+        x = np.where(rng.random(shape) < 0.1, 1e4, x)
     if kind == "infinite":
         x = rng.choice([-np.inf, np.inf, 1.0], size=shape)
     return torch.from_numpy(x)

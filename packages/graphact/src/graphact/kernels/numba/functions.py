@@ -30,6 +30,8 @@ from graphact.kernels.reference import RESULTS, Results, first_given, wanted_res
 ZERO, ONE = np.uint64(0), np.uint64(1)
 RETURNED = tuple(name for name in RESULTS if "median" not in name)
 ABSENT = (None,) * (len(RETURNED) - 1)
+FEW = np.uint64(64)  # neighbours for which one pass gives the deviation to a few units of rounding
+FAR = 17 / 16  # squared offset of the center over the mean square around it: four deviations
 
 
 def neighborhood_functions(
@@ -182,11 +184,24 @@ def _functions_block(
             best, best_slot = blend(unknown, value, best), blend(unknown, slot, best_slot)
             least, least_slot = blend(unknown, value, least), blend(unknown, slot, least_slot)
     members = stop - edge
+    if std is not None and members > FEW:
+        length = fill(x.dtype.type(members), own)
+        offset = apart / length
+        # the difference of squares and square cancels where the center is far from the mean
+        if some(offset * offset * fill(x.dtype.type(FAR), own) > squares / length):
+            center = center + offset
+            apart, squares = zero, zero
+            for e in range(edge, stop):
+                difference = load(x, (base + col[e]) * columns + low, live) - center
+                apart = apart + difference
+                squares = squares + difference * difference
     if closed:
         itself, place = fill(own_after_none[0], own), fill(own_after_none[1], own)
         members += ONE
         plain = plain + own
-        squares = squares + (own - center)  # 0, or NaN if it is not finite
+        difference = own - center  # mostly 0, or NaN if it is not finite
+        apart = apart + difference
+        squares = squares + difference * difference
         unknown = own != own
         tied = ((own == best) | (unknown & (best != best))) & (best_slot >= place)
         wins = (own > best) | (unknown & (best == best)) | tied

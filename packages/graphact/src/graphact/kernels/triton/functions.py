@@ -61,7 +61,7 @@ def launch_functions(
         pieces = {name: pieces_of(x, launch, dtype) for name, dtype in kinds.items()}
         parts, rest = [pieces.get(name, x) for name in (*RETURNED, "squares")], (launch.pieces, x, *around)
         start(functions_kernel, launch, True, x, lists, *parts, *read, **flags, threads=threads, piece=PIECE)
-        start(join_kernel, launch, False, x, lists, *results, *parts, *rest, **flags, adding=False)
+        start(join_kernel, launch, False, x, lists, *results, *parts, *rest, **flags, adding=False, piece=PIECE)
 
 
 def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor, **flags: Any) -> None:
@@ -75,7 +75,7 @@ def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor
         start(kernel, launch, True, x, lists, sums, *read, piece=PIECE, **piece_flags)
         rest = (*[out] * count, *[sums] * (count + 1), launch.pieces, x, lists.rowptr, lists.col)
         whole: dict[str, Any] = {flag: name == "shift" for name, flag in FLAGS.items()}
-        whole |= {"closed": False, "adding": flags.get("adding", False)}
+        whole |= {"closed": False, "adding": flags.get("adding", False), "piece": PIECE}
         start(join_kernel, launch, False, x, lists, *rest, **whole)
 
 
@@ -160,7 +160,7 @@ def functions_kernel(
     """See :func:`graphact.kernels.reference.neighborhood_functions`.
 
     With ``piece``, programs read so many neighbours each, and write what they find piece after piece: the sum of the
-    values into ``mean``, of the differences to one of them into ``std``, of their squares into ``square``.
+    values into ``mean``, their mean into ``std``, the sum of squared differences to it into ``square``.
     """
     node, base, _, column, inside, begin, end, enter, stop, steps, own, exists, written = tile_of_program(
         rowptr, order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched, piece
@@ -228,6 +228,29 @@ def functions_kernel(
     apart = sum_of_lanes(apart, shared)
     squares = sum_of_lanes(squares, shared)
     distances = sum_of_lanes(distances, shared)
+    if has_std and shared:
+        listed = tl.maximum(stop - enter + tl.arange(0, lanes), 1).to(wide)[:, None]
+        offset = apart / listed
+        # the difference of squares and square cancels where the center is far, four deviations, from the mean
+        if tl.max(tl.max((offset * offset * (17 / 16) > squares / listed).to(tl.int32), 1), 0) > 0:
+            center += offset
+            apart = tl.zeros((lanes, block), dtype=wide)
+            squares = apart
+            for step in range(0, steps):
+                position = enter + step * stride
+                there = position < stop
+                j = tl.load(col + position, mask=there, other=0).to(tl.int64)
+                mask = there[:, None] & inside[None, :]
+                value = tl.load(x + ((base + j) * columns)[:, None] + column[None, :], mask=mask, other=0.0).to(wide)
+                difference = tl.where(mask, value - center, 0.0)
+                apart += difference
+                squares += difference * difference
+            apart = sum_of_lanes(apart, shared)
+            squares = sum_of_lanes(squares, shared)
+        if piece > 0:
+            offset = apart / listed
+            center += offset
+            squares = tl.where(offset == 0.0, squares, tl.maximum(squares - offset * apart, 0.0))
     if piece > 0:
         own = place_of_piece(own, column, rows, columns, piece)
         is_found = (enter - tl.arange(0, lanes) < end)[:, None]
@@ -242,7 +265,7 @@ def functions_kernel(
         if has_mean:
             tl.store(mean + own, plain, mask=written)
         if has_std:
-            tl.store(std + own, apart, mask=written)
+            tl.store(std + own, center, mask=written)
             tl.store(square + own, squares, mask=written)
         if has_kernel:
             tl.store(distance + own, distances, mask=written)
@@ -296,7 +319,9 @@ def store_functions(
         if closed:
             members += 1
             plain += itself
-            squares += itself - center  # 0, or NaN if it is not finite
+            difference = itself - center  # mostly 0, or NaN if it is not finite
+            apart += difference
+            squares += difference * difference
         number = tl.maximum(members, 1).to(wide)[:, None]
         average = plain / number
         if has_std:
@@ -316,7 +341,7 @@ def join_kernel(
     found_smallest, found_mean, found_std, found_distance, found_largest_slot, found_smallest_slot, found_square,
     pieces, x, rowptr, col, order, count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr,
     wide: tl.constexpr, shared: tl.constexpr, ordered: tl.constexpr, batched: tl.constexpr, closed: tl.constexpr,
-    adding: tl.constexpr, has_shift: tl.constexpr, has_max: tl.constexpr, has_min: tl.constexpr,
+    adding: tl.constexpr, piece: tl.constexpr, has_shift: tl.constexpr, has_max: tl.constexpr, has_min: tl.constexpr,
     has_mean: tl.constexpr, has_std: tl.constexpr, has_kernel: tl.constexpr
 ):  # fmt: skip
     """Put together what :func:`functions_kernel` and others found piece by piece, or add it to sums that are there."""
@@ -334,6 +359,9 @@ def join_kernel(
     least = tl.full((lanes, block), float("inf"), dtype=wide)
     best_slot = tl.full((lanes, block), -1, dtype=tl.int32)
     least_slot = best_slot
+    center = total
+    if has_std:
+        center = tl.load(found_std + (item * columns)[:, None] + column[None, :], mask=written, other=0.0)
     for number in range(0, pieces):
         at = ((number * rows + item) * columns)[:, None] + column[None, :]
         if has_shift:
@@ -347,15 +375,14 @@ def join_kernel(
         if has_mean:
             plain += tl.load(found_mean + at, mask=written, other=0.0)
         if has_std:
-            apart += tl.load(found_std + at, mask=written, other=0.0)
-            squares += tl.load(found_square + at, mask=written, other=0.0)
+            listed = tl.minimum(tl.maximum(end - begin - number * piece, 0), piece).to(wide)[:, None]
+            difference = tl.where(listed > 0, tl.load(found_std + at, mask=written, other=0.0) - center, 0.0)
+            apart += listed * difference
+            squares += tl.load(found_square + at, mask=written, other=0.0) + listed * difference * difference
         if has_kernel:
             distances += tl.load(found_distance + at, mask=written, other=0.0)
     if adding:
         total += tl.load(shifted + own, mask=written, other=0.0).to(wide)
-    center = total
-    if has_std:
-        center = center_of(x, col, base, begin, end, column, inside, own, exists, columns, closed, wide)
     store_functions(
         shifted, largest, smallest, mean, std, distance, largest_slot, smallest_slot, x, col, node, begin, end, own,
         exists, written, total, best, least, plain, apart, squares, distances, best_slot, least_slot, center, closed,
