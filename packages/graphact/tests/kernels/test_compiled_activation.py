@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch._dynamo
 from torch._dynamo.utils import counters
+from torch.autograd import forward_ad
 
 from graphact import functional, nn
 from graphact.graph.handles import find_object
@@ -65,6 +66,29 @@ def test_twenty_graphs_of_other_sizes_take_three_compilations_at_most():
     assert counters["stats"]["unique_graphs"] <= 3
 
 
+class OnOwnGraph(torch.nn.Module):
+    """A model that keeps its graph, whose attributes compiled code must not take for constants."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x, self.graph)
+
+
+@pytest.mark.parametrize("make", [nn.GraphAdaptiveMedian, lambda: nn.AdaptiveFilterBank(3, 3, ops=("max", "std"))])
+def test_graphs_kept_by_the_model_take_three_compilations_at_most(make):
+    torch.compiler.reset()
+    counters.clear()
+    model = OnOwnGraph(make())
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for nodes in range(8, 28):
+        model.graph, x = random_graph(nodes, seed=nodes, dtype=torch.float32), torch.randn(nodes, 3)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert counters["stats"]["unique_graphs"] <= 3
+
+
 def operators_of(model, graph, x):
     """The operators of graphact in the compiled code of a model."""
     found = []
@@ -105,15 +129,15 @@ def test_each_graph_and_each_copy_has_a_handle_of_its_own():
     others = [copy.deepcopy(graph), pickle.loads(pickle.dumps(graph)), graph.normalize("symmetric"), graph.to("cpu")]
     everyone = [part for one in (graph, *others) for part in (one, one.incoming)]
     for one in everyone:
-        assert find_object(one.handle) is one
-    assert len({one.handle for one in everyone}) == len({id(one) for one in everyone})
+        assert find_object(one.key.size(0)) is one
+    assert len({one.key.size(0) for one in everyone}) == len({id(one) for one in everyone})
 
 
 def test_a_graph_that_is_gone_is_named():
     graph = random_graph(5)
-    handle = graph.handle
+    handle = graph.key.size(0)
     for other in [random_graph(4 + n) for n in range(10)]:  # those found last are kept
-        find_object(other.handle)
+        find_object(other.key.size(0))
     del graph
     gc.collect()
     with pytest.raises(RuntimeError, match="keep the Graph"):
@@ -145,3 +169,25 @@ def test_forward_mode_in_compiled_code_runs_eagerly_or_raises():
     torch.compiler.reset()
     with pytest.raises(Exception, match="compile the function that it differentiates"):
         torch.compile(tangent, fullgraph=True)()
+
+
+@pytest.mark.parametrize("model", [nn.GraphAdaptiveMax(hops=2, start="uniform"), nn.AdaptiveFilterBank(4, 4)])
+def test_dual_numbers_in_compiled_code_keep_their_tangents(model):
+    graph, x = random_graph(dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64)
+    model = model.double().requires_grad_(False)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: 2 * model(x, graph), backend="aot_eager")
+    expected = 2 * torch.func.jvp(lambda x: model(x, graph), (x,), (torch.ones_like(x),))[1]
+    torch.testing.assert_close(compiled(x), 2 * model(x, graph))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        torch.testing.assert_close(forward_ad.unpack_dual(compiled(dual)).tangent, expected)
+
+
+def test_second_derivatives_of_compiled_code_are_refused():
+    graph, x = random_graph(dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64, requires_grad=True)
+    torch.compiler.reset()
+    compiled = torch.compile(nn.GraphAdaptiveKernel(start="uniform").double(), backend="eager")
+    (grad,) = torch.autograd.grad(compiled(x, graph).square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="no second derivatives"):
+        torch.autograd.grad(grad.square().sum(), x)

@@ -10,6 +10,7 @@ import graphact
 from graphact import Graph, nn
 from graphact.functional import adaptive_filter, graph_adaptive, graph_adaptive_mixture, graph_filter
 from graphact.functional.neighborhood import neighborhood
+from graphact.kernels import reference
 from support import oracle
 from support.graphs import random_graph
 
@@ -103,6 +104,19 @@ def test_the_unshifted_term_is_one_more_of_the_sum(op, hops, shared, batch):
         expected = expected + weight * reduced(y, op, False)
         y = MATRIX @ y
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("unshifted", "hops"), [(True, 2), (True, 0), (False, 2)])
+def test_the_unshifted_term_needs_no_further_pass(unshifted, hops, monkeypatch):
+    """K + 1 passes over the edges with the term and without it: each function but the last gives the next shift."""
+    fused, shifts = [], []
+    functions, shift = reference.neighborhood_functions, reference.shift
+    monkeypatch.setattr(reference, "neighborhood_functions", lambda *given: fused.append(given[4]) or functions(*given))
+    monkeypatch.setattr(reference, "shift", lambda *given: shifts.append(1) or shift(*given))
+    with graphact.backend("reference"):
+        graph_adaptive(signal(12, 3), GRAPH, 1.0, signal(hops + unshifted, 3), "max", unshifted=unshifted)
+    alone = len(shifts) - sum(fused)
+    assert (len(fused), alone) == ((hops + 1, 0) if unshifted else (hops, 1))
 
 
 def test_an_unshifted_mixture_is_the_sum_of_its_functions():

@@ -19,7 +19,7 @@ from graphact._checks import (
 from graphact.graph import build, convert, edges, generators, normalize, sensors, union
 from graphact.graph.advice import how_to_build, kind_of
 from graphact.graph.eager import BUILT_OUTSIDE, is_plain, may_have_derivative, outside_transforms
-from graphact.graph.handles import new_handle
+from graphact.graph.handles import new_key
 from graphact.graph.neighborhoods import (
     Neighborhoods,
     hop_pattern,
@@ -96,7 +96,7 @@ class Graph:
     if TYPE_CHECKING:
 
         @property
-        def handle(self) -> int: ...
+        def key(self) -> Tensor: ...
 
     def __init__(self, *parts: Any, **named: Any) -> None:
         """Set the attributes, all but the last two of which must be given; constructors compute them."""
@@ -106,7 +106,7 @@ class Graph:
             advice = advice or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
             kind = kind_of(parts[0] if parts else None)
             raise TypeError(f"Graph is built by its constructors, not from {kind}{advice}")
-        for name, value in {**given, "handle": new_handle(self)}.items():
+        for name, value in {**given, "key": new_key(self, given["incoming"].max_degree)}.items():
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Graph:
         """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
         if not build.is_consistent(state):
             raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
-        self.__dict__.update(state, handle=new_handle(self))
+        self.__dict__.update(state, key=new_key(self, state["incoming"].max_degree))
 
     # Constructors
 

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch import Tensor
 
 _numbers = itertools.count(2)  # compiled code specializes on 0 and 1
 _objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -18,16 +19,17 @@ _recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller
 _captured: dict[int, Any] = {}  # a CUDA graph reads their memory whenever it is replayed
 
 
-def new_handle(owner: Any) -> int:
-    """Return a number by which :func:`find_object` finds an object as long as somebody keeps it.
+def new_key(owner: Any, max_degree: int) -> Tensor:
+    """Return an empty tensor of shape ``(handle, max_degree, 0)``; :func:`find_object` finds the owner by its handle.
 
-    In compiled code, where an object may never exist, it is 0.
+    Compiled code specializes on an integer that it reads from an attribute, and is compiled again for the next one, but
+    not on the size of a tensor. In compiled code, where an object may never exist, the handle is 0.
     """
     if torch.compiler.is_compiling():
-        return 0
+        return torch.empty(0, 0, 0, device="cpu")
     handle = next(_numbers)
     _objects[handle] = owner
-    return handle
+    return torch.empty(handle, max_degree, 0, device="cpu")
 
 
 def find_object(handle: int) -> Any:

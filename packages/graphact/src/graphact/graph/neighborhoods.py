@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphact._checks import check_integer
-from graphact.graph.handles import new_handle
+from graphact.graph.handles import new_key
 
 Groups = tuple[tuple[int, int], ...]
 Structure = TypeVar("Structure")
@@ -31,7 +31,7 @@ class Neighborhoods:
         sizes: ``(G, 2)`` on the CPU; degree and number of nodes of each group.
         groups: ``sizes`` as Python integers.
         max_degree: the largest degree.
-        handle: the number of these lists in compiled code, see :mod:`graphact.graph.handles`.
+        key: by which compiled code knows these lists, see :mod:`graphact.graph.handles`.
     """
 
     rowptr: Tensor
@@ -45,11 +45,11 @@ class Neighborhoods:
         @property
         def max_degree(self) -> int: ...
         @property
-        def handle(self) -> int: ...
+        def key(self) -> Tensor: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_degree", self.groups[-1][0] if self.groups else 0)
-        object.__setattr__(self, "handle", new_handle(self))
+        object.__setattr__(self, "key", new_key(self, self.max_degree))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

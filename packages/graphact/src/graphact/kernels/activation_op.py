@@ -43,7 +43,7 @@ def compiled_activation(
     """Evaluate an activation, see :func:`graphact.kernels.activation_plan.hop_mixture`, in compiled code."""
     trained, width = (gamma, None) if isinstance(gamma, Tensor) else (None, gamma)
     stacked = x.device.type == "cpu" and x.numel() <= MAX_STACKED
-    options = (graph.handle, op, closed, shifted, stacked, slot_dtype(graph.incoming.max_degree))
+    options = (graph.key.size(0), op, closed, shifted, stacked, slot_dtype(graph.key.size(1)))
     out: Tensor = torch.ops.graphact.activation(x, beta, weights, trained, width, *options)[0]
     return out
 
@@ -132,8 +132,14 @@ def gradients(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
     return *found[:3], None if gamma is None else found[3], *rest
 
 
+def second_gradients(*_: Any) -> Any:
+    """Refuse, as torch would otherwise take the first gradients for constants."""
+    raise NotImplementedError("compiled activations have no second derivatives: differentiate eager code twice")
+
+
 LIBRARY.impl("activation", evaluate, "CompositeExplicitAutograd")
 LIBRARY.impl("activation_backward", evaluate_backward, "CompositeExplicitAutograd")
 torch.library.register_fake("graphact::activation", fake, lib=LIBRARY)
 torch.library.register_fake("graphact::activation_backward", fake_backward, lib=LIBRARY)
 torch.library.register_autograd("graphact::activation", gradients, setup_context=set_up, lib=LIBRARY)
+torch.library.register_autograd("graphact::activation_backward", second_gradients, lib=LIBRARY)

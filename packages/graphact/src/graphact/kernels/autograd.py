@@ -409,14 +409,14 @@ def select(
     x: Tensor, source_index: Tensor | None, lists: Neighborhoods, op: str, closed: bool
 ) -> tuple[Tensor, Tensor]:
     """See :func:`graphact.kernels.reference.select`."""
-    return Select.apply(x, source_index, lists.handle if takes_handles(lists) else lists, op, closed)
+    return Select.apply(x, source_index, lists.key.size(0) if takes_handles(lists) else lists, op, closed)
 
 
 def sum_sq_diff(x: Tensor, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
     """See :func:`graphact.kernels.reference.sum_sq_diff`."""
     lists: Any = (incoming, outgoing)
     if takes_handles(incoming) and takes_handles(outgoing):
-        lists = (incoming.handle, outgoing.handle)
+        lists = (incoming.key.size(0), outgoing.key.size(0))
     return SumSqDiff.apply(x, EdgeLists(*lists))
 
 

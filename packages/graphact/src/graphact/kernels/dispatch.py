@@ -120,7 +120,8 @@ def takes_handles(owner: Graph | Neighborhoods) -> bool:
         torch.compiler.is_dynamo_compiling()
         and not torch.compiler._is_exporting_flag  # torch 2.11 traces is_exporting() as true in any compiled code
         and not torch._C._are_functorch_transforms_active()
-        and owner.handle != 0
+        and not is_forward_mode()  # registered operators have none
+        and owner.key.size(0) != 0
     )
 
 

@@ -130,9 +130,9 @@ class GraphTensors(NamedTuple):
     def handles_of(cls, graph: Graph) -> "GraphTensors":
         """The handles of a graph, in the places of its lists, without tensors."""
         nothing: Any = None
-        incoming: Any = graph.incoming.handle
-        outgoing: Any = graph.outgoing.handle
-        return cls(incoming, outgoing, nothing, nothing, nothing, graph.handle)
+        incoming: Any = graph.incoming.key.size(0)
+        outgoing: Any = graph.outgoing.key.size(0)
+        return cls(incoming, outgoing, nothing, nothing, nothing, graph.key.size(0))
 
     def handles(self) -> list[Any]:
         """The handles, for operators in compiled code."""
