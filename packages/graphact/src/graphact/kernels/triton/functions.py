@@ -346,7 +346,7 @@ def join_kernel(
 ):  # fmt: skip
     """Put together what :func:`functions_kernel` and others found piece by piece, or add it to sums that are there."""
     tl.static_assert(not shared)
-    node, base, _, column, inside, begin, end, _, _, _, own, exists, written = tile_of_program(
+    node, _, _, column, _, begin, end, _, _, _, own, exists, written = tile_of_program(
         rowptr, order, count, last, rows, nodes, columns, lanes, block, False, ordered, batched, 0
     )
     item = tl.program_id(0).to(tl.int64) * lanes + tl.arange(0, lanes)
