@@ -103,7 +103,11 @@ class PassGraph(nn.Module):
                 module.reset_parameters()
 
     def extra_repr(self) -> str:
-        return f"normalize={self.normalize!r}"
+        shown = f"normalize={self.normalize!r}"
+        if "\n" in repr(self.model):  # which shows its parts
+            return shown
+        inside = dict.fromkeys(repr(part) for part in self.model.modules() if isinstance(part, GraphModule))
+        return ", ".join([shown, *(f"activation={part}" for part in inside)])
 
 
 class PerLayer(nn.Module):
