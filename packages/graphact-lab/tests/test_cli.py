@@ -59,7 +59,7 @@ def test_every_experiment_from_data_to_report(experiment, tmp_path, capsys):
         assert row["finished"].endswith("Z")
     before = {file: file.stat().st_mtime_ns for file in (out / "rows").iterdir()}
     assert main(arguments) == 0
-    assert "finished already" in capsys.readouterr().out
+    assert "already finished" in capsys.readouterr().out
     assert {file: file.stat().st_mtime_ns for file in (out / "rows").iterdir()} == before
 
 
@@ -82,7 +82,7 @@ def test_best_settings_show_what_prepared_signals_are_worth(experiment, baseline
     assert main(["report", str(tmp_path), "--publish"]) == 0
     assert capsys.readouterr().out.strip() in printed
     assert main([*arguments, "--activation", "max-ga", "--out", str(tmp_path)]) == 0
-    assert "finished already" in capsys.readouterr().out
+    assert "already finished" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_settings_seeds_and_rows_alone(tmp_path, capsys):
     assert cells == {(*cell, 3, seed, "laplacian") for cell in expected for seed in (0, 1)}
     capsys.readouterr()
     assert main(words) == 0
-    assert "3 cells, 3 of them finished already" in capsys.readouterr().out
+    assert "3 cells, 3 of them already finished" in capsys.readouterr().out
     assert (out / "report.html").exists()
     (command,) = json.loads((out / "run.json").read_text())["commands"]
     assert command.endswith(
