@@ -17,7 +17,7 @@ from graphact.estimators import SignalClassifier, SignalRegressor, compare_basel
 from graphact.estimators.signal_inputs import corrupt, windows
 
 QUICK = {"epochs": 8, "width": 4, "random_state": 0}
-alone = pytest.mark.filterwarnings("ignore:Signal.*[.]fit. graph is missing:UserWarning")  # on purpose
+alone = pytest.mark.filterwarnings("ignore:(Signal.*|OnRing)[.]fit. graph is missing:UserWarning")  # on purpose
 
 
 def weather(times=160, nodes=6, seed=0):
@@ -31,9 +31,23 @@ def weather(times=160, nodes=6, seed=0):
 
 REGRESSOR = SignalRegressor(target_node=0, epochs=20, random_state=0, early_stopping=False)
 CLASSIFIER = SignalClassifier(target_node=0, epochs=20, random_state=0, early_stopping=False)
+STOPPING = SignalRegressor(target_node=0, epochs=5, random_state=0, validation_fraction=0.3, scaling="node")
+
+
+class OnRing(SignalRegressor):
+    """A regressor on a ring of as many nodes as there are columns."""
+
+    def fit(self, X, y=None, *, graph=None):  # noqa: N803
+        array = X if hasattr(X, "ndim") else np.asarray(X)
+        count = array.shape[1] if array.ndim == 2 else 0
+        ring = Graph.from_edge_index([[*range(count)], [*range(1, count), 0]]) if count > 1 else graph
+        return super().fit(X, y, graph=ring)
+
+
+ON_RING = OnRing(target_node=0, epochs=20, random_state=0, early_stopping=False)
 CONTRACT = [
     pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check.func.__name__}")
-    for estimator in (REGRESSOR, CLASSIFIER)
+    for estimator in (REGRESSOR, CLASSIFIER, STOPPING, ON_RING)
     for _, check in estimator_checks_generator(estimator, mark=None)
     if check.func.__name__
     not in (
