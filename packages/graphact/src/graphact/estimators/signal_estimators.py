@@ -26,8 +26,8 @@ from graphact.estimators.signal_inputs import (
     check_readings,
     check_same_labels,
     check_times,
-    column_of,
     corrupt,
+    find_column,
     find_node,
     fit_scale,
     known_labels,
@@ -212,22 +212,20 @@ class SignalEstimator(GraphEstimator):
             raise ValueError(
                 f"requires y to be passed, but the target y is None; without y, task= must be one of {', '.join(TASKS)}"
             )
-        if (count := len(X) if hasattr(X, "columns") else MIN_TIMES) < MIN_TIMES:
-            raise ValueError(
-                f"X must hold times to learn from, got a table of {count} sample(s); a slice such as [:-168] of fewer "
-                "rows is empty"
-            )
+        if hasattr(X, "columns") and len(X) == 0:
+            raise ValueError("X must hold times to learn from, got a table without rows: [:-168] leaves none of 168")
         readings = self._readings(X, reset=True)
-        is_column, y = isinstance(y, str), column_of(X, y)
+        column = y if isinstance(y, str) else None
+        y = y if column is None else find_column(X, column)
         check_same_labels(X, y)
         self.has_graph_ = graph is not None
         self.graph_ = self._graph_of_nodes(graph, readings.shape[1])
         if graph is None or (self.graph_.num_edges == 0 and readings.shape[1] > 1):
             what = MISSING if graph is None else "graph has no edges, and every node is on its own"
             warnings.warn(f"{type(self).__name__}.fit: {what}", stacklevel=4)
-        target_node = y.name if is_column and self.target_node is None else self.target_node
+        target_node = column if self.target_node is None else self.target_node
         self.target_node_ = None if target_node is None else find_node(target_node, self.nodes_)
-        self.hidden_node_ = self._node_to_hide(y.name) if is_column else None
+        self.hidden_node_ = None if column is None else self._node_to_hide(column)
         train, held_out = self._split(len(readings))
         last = int(train[-1]) + 1
         report_columns("X", readings[:last], self.nodes_, self.scaling == "node")
@@ -272,10 +270,11 @@ class SignalEstimator(GraphEstimator):
 
     def _hide(self, readings: Array) -> Array:
         """Readings without those of the node whose column is predicted from the others."""
-        is_hidden = np.arange(readings.shape[1])[:, np.newaxis] == (
-            -1 if self.hidden_node_ is None else self.hidden_node_
-        )
-        return np.where(is_hidden, np.nan, readings)
+        if self.hidden_node_ is None:
+            return readings
+        others = readings.copy()
+        others[:, self.hidden_node_] = np.nan
+        return others
 
     def _given_targets(self, readings: Array, y: Any, max_dims: int) -> tuple[Array, Array]:
         """The targets of a user, which are float64 unless they are classes, and where they are known."""
@@ -350,7 +349,7 @@ class SignalEstimator(GraphEstimator):
         training, one by one; those of an imputer count where they were hidden.
         """
         check_is_fitted(self)
-        y = column_of(X, y)
+        y = find_column(X, y) if isinstance(y, str) else y
         check_same_labels(X, y)
         inputs, targets, known = self._scored(self._readings(X, reset=False), y)
         found = self._decide(self._outputs_of(inputs, graph))

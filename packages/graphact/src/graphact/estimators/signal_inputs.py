@@ -229,15 +229,14 @@ def corrupt(
     return x
 
 
-def column_of(x: Any, y: Any) -> Any:
-    """Return the targets that a user means: a column of the table where ``y`` is its name, else ``y``."""
-    if not isinstance(y, str):
-        return y
-    columns = getattr(x, "columns", None)
-    if columns is None or y not in columns:
-        found = "no table of pandas" if columns is None else f"the columns {', '.join(map(str, columns))[:60]}"
-        raise ValueError(f"y must be targets or the name of a column of X, got {y!r:.40} for {found}")
-    return x[y]
+def find_column(x: Any, name: str) -> Any:
+    """Return the column of a table that holds the targets."""
+    if not hasattr(x, "columns"):
+        raise ValueError(f"y must be targets, or the name of a column of a table X, got {name!r:.40} for an array")
+    names = names_of_columns(x, 0)
+    if name not in names:
+        raise ValueError(f"y must be targets, or one of the columns {', '.join(names)[:60]} of X, got {name!r:.40}")
+    return x.iloc[:, names.index(name)]
 
 
 def known_labels(labels: Any) -> tuple[Array, Array]:
