@@ -50,6 +50,20 @@ def test_errors_of_the_experiment_are_those_of_the_rows():
     assert "| bank of medians | 2 | -0.053 ± 0.039 |" in REPORT
 
 
+def test_names_of_sensors_may_be_numbers(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    hours = pandas.date_range("2026-03-01", periods=200, freq="h", name="time")
+    pandas.DataFrame(1.5, hours, [103, 101, 102]).to_csv("readings.csv")
+    places = pandas.DataFrame({"x": [0.0, 1.0, 5.0], "y": 0.0}, pandas.Index([101, 102, 103], name="sensor"))
+    places.to_csv("places.csv")
+    found = {}
+    exec(SCRIPTS[0].partition("model =")[0].replace("k=3", "k=1"), found)
+    assert found["places"]["x"].tolist() == [5.0, 0.0, 1.0]
+    assert found["graph"].num_nodes == 3
+
+
 class Reader:
     """A reader of the guide, in one folder."""
 

@@ -637,6 +637,7 @@ def test_baselines_are_what_they_are_called():
         compare_baselines(SignalRegressor(target_node=1, **QUICK).fit(noisy, clean[:, 1], graph=graph), noisy, noisy)
 
 
+@pytest.mark.slow
 def test_a_column_is_predicted_from_the_others(tmp_path):
     pandas = pytest.importorskip("pandas")
     _, noisy, graph = weather()
