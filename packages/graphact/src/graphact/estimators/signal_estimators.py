@@ -325,10 +325,8 @@ class SignalEstimator(GraphEstimator):
     def _outputs_of(self, readings: Array, graph: Any) -> Array:
         """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node, for readings ``(T, N, F)``."""
         ready = self._fitted_graph(graph, readings.shape[1])
-        x, times = (
-            torch.tensor(self._hide(readings), device=self.device),
-            torch.arange(len(readings)).split(TIMES_AT_ONCE),
-        )
+        x = torch.tensor(self._hide(readings), device=self.device)
+        times = torch.arange(len(readings)).split(TIMES_AT_ONCE)
         model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
         with torch.no_grad():
             parts = [model(windows(x, some, self.window), wide).cpu() for some in times]
