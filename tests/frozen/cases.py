@@ -568,7 +568,7 @@ def _():
         model.fit(x, y, graph=graph, nodes=np.arange(7))
         found[f"{label} probabilities"] = model.predict_proba(x, graph=graph)
         found[f"{label} classes"], found[f"{label} curve"] = model.predict(x, graph=graph), model.loss_curve_
-        regressor = names.estimator("NodeRegressor", "fir", **common).fit(x, x.sum(1), graph=graph)
+        regressor = names.estimator("NodeRegressor", activation="identity", **common).fit(x, x.sum(1), graph=graph)
         found[f"{label} regression"] = regressor.predict(x, graph=graph)
         found[f"{label} score"] = regressor.score(x, x.sum(1), graph=graph)
         samples = [rng(95 + number).normal(size=(8, 2)).astype(np.float32) for number in range(6)]

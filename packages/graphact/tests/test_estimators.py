@@ -77,7 +77,7 @@ def test_only_the_nodes_named_are_learned_from():
 
 def test_clone_and_random_state():
     x, y, graph = communities()
-    model = NodeClassifier("gcnn", activation="median-ga", hidden=(4, 4), epochs=3, random_state=3)
+    model = NodeClassifier(activation="median-ga", hidden=(4, 4), epochs=3, random_state=3)
     state = torch.get_rng_state()
     first = model.fit(x, y, graph=graph).predict_proba(x, graph=graph)
     assert torch.equal(torch.get_rng_state(), state)
@@ -103,7 +103,8 @@ def test_early_stopping_keeps_the_best_parameters():
 def test_regression_on_a_graph_and_several_outputs():
     x, _, graph = communities()
     shifted = graph.to_dense().numpy() @ x
-    model = NodeRegressor("fir", order=1, epochs=300, learning_rate=0.05, random_state=0).fit(x, shifted, graph=graph)
+    model = NodeRegressor(activation="identity", order=1, epochs=300, learning_rate=0.05, random_state=0)
+    model.fit(x, shifted, graph=graph)
     assert model.predict(x, graph=graph).shape == (90, 3)
     assert model.score(x, shifted, graph=graph) > 0.98
     single = NodeRegressor(epochs=5, random_state=0).fit(x, shifted[:, 0], graph=graph)
@@ -141,27 +142,11 @@ def test_files(kind, tmp_path):
     same = load(tmp_path / "model.safetensors")
     assert type(same) is kind
     np.testing.assert_array_equal(same.predict(x, graph=graph), model.predict(x, graph=graph))
-    with pytest.raises(TypeError, match="backbone must be a JSON value"):
-        model.set_params(backbone=lambda i, o: torch.nn.Linear(i, o)).save(tmp_path / "other")
+    with pytest.raises(TypeError, match="activation must be a JSON value"):
+        model.set_params(activation=torch.nn.ReLU()).save(tmp_path / "other")
     graphact.save(model.model_, tmp_path / "module")
     with pytest.raises(ValueError, match="must hold one of NodeClassifier"):
         load(tmp_path / "module")
-
-
-class Plain(torch.nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.linear = torch.nn.Linear(in_features, out_features)
-
-    def forward(self, x, graph):
-        return self.linear(x)
-
-
-@without_a_graph
-def test_a_backbone_of_your_own():
-    x, y, graph = communities()
-    model = NodeClassifier(Plain, epochs=5).fit(x, y, graph=graph)
-    assert isinstance(clone(model).fit(x, y).model_, Plain)
 
 
 @pytest.mark.parametrize(

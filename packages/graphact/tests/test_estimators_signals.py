@@ -14,10 +14,10 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_sco
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from graphact.estimators import SignalClassifier, SignalRegressor, compare_baselines, load
-from graphact.estimators.signal_inputs import windows
+from graphact.estimators.signal_inputs import corrupt, windows
 
 QUICK = {"epochs": 8, "width": 4, "random_state": 0}
-alone = pytest.mark.filterwarnings("ignore:Signal.*[.]fit. graph is missing:UserWarning")  # on purpose
+alone = pytest.mark.filterwarnings("ignore:(Signal.*|OnRing)[.]fit. graph is missing:UserWarning")  # on purpose
 
 
 def weather(times=160, nodes=6, seed=0):
@@ -31,9 +31,23 @@ def weather(times=160, nodes=6, seed=0):
 
 REGRESSOR = SignalRegressor(target_node=0, epochs=20, random_state=0, early_stopping=False)
 CLASSIFIER = SignalClassifier(target_node=0, epochs=20, random_state=0, early_stopping=False)
+STOPPING = SignalRegressor(target_node=0, epochs=5, random_state=0, validation_fraction=0.3, scaling="node")
+
+
+class OnRing(SignalRegressor):
+    """A regressor on a ring of as many nodes as there are columns."""
+
+    def fit(self, X, y=None, *, graph=None):  # noqa: N803
+        array = X if hasattr(X, "ndim") else np.asarray(X)
+        count = array.shape[1] if array.ndim == 2 else 0
+        ring = Graph.from_edge_index([[*range(count)], [*range(1, count), 0]]) if count > 1 else graph
+        return super().fit(X, y, graph=ring)
+
+
+ON_RING = OnRing(target_node=0, epochs=20, random_state=0, early_stopping=False)
 CONTRACT = [
     pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check.func.__name__}")
-    for estimator in (REGRESSOR, CLASSIFIER)
+    for estimator in (REGRESSOR, CLASSIFIER, STOPPING, ON_RING)
     for _, check in estimator_checks_generator(estimator, mark=None)
     if check.func.__name__
     not in (
@@ -85,10 +99,13 @@ def test_tasks_without_targets():
     assert np.sqrt(np.mean((filled - clean[300:, 2]) ** 2)) < 1.0
     assert clean.std() > 3.0
     denoise = SignalRegressor(task="denoise", **settings).fit(clean[:300], graph=graph)
-    spoilt = denoise.corrupt(clean[300:])
+    spoilt = denoise._corrupt(clean[300:, :, None])[..., 0]
     assert np.isnan(spoilt).any()
     assert np.nanmax(np.abs(spoilt - clean[300:])) > 20
-    np.testing.assert_array_equal(spoilt, denoise.corrupt(clean[300:]))
+    found = compare_baselines(denoise, clean[:300], clean[300:], y_test=clean[300:])
+    assert found["reading as it is"] == 0.0
+    assert found["network"] == pytest.approx(np.sqrt(np.mean((denoise.predict(clean[300:]) - clean[300:]) ** 2)))
+    assert found["network"] < compare_baselines(denoise, clean[:300], clean[300:])["network"]
     assert denoise.score(clean[300:]) == pytest.approx(r2_score(clean[300:].ravel(), denoise.predict(spoilt).ravel()))
     assert denoise.score(clean[300:]) > 0.8
 
@@ -403,17 +420,57 @@ def test_times_that_do_not_ascend():
         model.fit(table.iloc[[0, 3, 2, *range(4, 160)]], graph=graph)
     with pytest.raises(ValueError, match="one row for each time, got 2026-01-01 00:00:00 twice"):
         model.fit(table.iloc[[0, 0, *range(1, 160)]], graph=graph)
-    with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*asfreq"):
+    with pytest.raises(ValueError, match=r"equal steps of time .*, got 2026-01-01 04:00:00 to .* 06:00:00 .*resample"):
         model.fit(table.drop(hours[5]), graph=graph)
-    model.fit(table.drop(hours[5]).asfreq("h"), graph=graph)
+    model.fit(table.drop(hours[5]).resample("1h").mean(), graph=graph)
     months = pandas.period_range("2001-01", periods=160, freq="M")
     for index in (hours.astype(str), hours.astype(object), months):
         other = table.set_axis(index)
         model.fit(other, graph=graph)
         with pytest.raises(ValueError, match="equal steps of time"):
             model.fit(other.drop(index[5]), graph=graph)
-    with pytest.raises(ValueError, match=r"X must have times or numbers as its index .*, got 'a000': .*to_datetime"):
+    with pytest.raises(ValueError, match=r"X must have times as its index, .*, got 'a000': .*to_datetime"):
         model.fit(table.set_axis([f"a{number:03}" for number in range(160)]), graph=graph)
+
+
+def test_text_of_times_is_read_in_the_order_of_iso():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    hours = pandas.date_range("2026-03-29 20:00", periods=160, freq="h")
+    table = pandas.DataFrame(noisy, index=hours.strftime("%d.%m.%Y %H:%M"))
+    for window in (1, 2):
+        model = SignalRegressor(task="impute", window=window, **QUICK)
+        for wrong in (table, table.sort_index()):  # 01.04. is before 31.03. as text
+            with pytest.raises(ValueError, match=r"got '\d\d.\d\d.2026 .*to_datetime\(X.index, dayfirst=True\)"):
+                model.fit(wrong, graph=graph)
+        model.fit(table.set_axis(pandas.to_datetime(table.index, dayfirst=True)), graph=graph)
+        autumn = pandas.date_range("2026-10-24", periods=160, freq="h", tz="Europe/Paris")
+        model.fit(table.set_axis(autumn.strftime("%Y-%m-%d %H:%M:%S%z")), graph=graph)
+
+
+@pytest.mark.slow
+def test_advice_for_unequal_steps():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    model = SignalRegressor(task="forecast", **QUICK)
+    hours = pandas.date_range("2026-01-01", periods=160, freq="h")
+    late = hours + pandas.to_timedelta(np.arange(160) % 3, unit="s")
+    days = pandas.date_range("2026-03-01", periods=160, freq="D", tz="Europe/Paris")
+    months = pandas.date_range("2010-01-31", periods=160, freq="ME")
+    periods = pandas.period_range("2001-01", periods=161, freq="M").delete(5)
+    for index, advice, mend in (
+        (late, r"resample\('1h'\).mean\(\)", lambda x: x.resample("1h").mean()),
+        (days, r"tz_localize\(None\) takes days", lambda x: x.tz_localize(None)),
+        (months, r"to_period\('M'\)", lambda x: x.to_period("M")),
+        (periods, r"reindex\(", lambda x: x.reindex(pandas.period_range("2001-01", periods=161, freq="M"))),
+    ):
+        table = pandas.DataFrame(noisy, index)
+        with pytest.raises(ValueError, match=f"equal steps of time .*{advice}") as caught:
+            model.fit(table, graph=graph)
+        assert len(str(caught.value).splitlines()) == 1
+        mended = mend(table)
+        assert mended.notna().to_numpy().mean() > 0.99
+        model.fit(mended, graph=graph)
 
 
 def test_rounded_times_have_equal_steps():
@@ -490,7 +547,7 @@ def test_units_may_be_small():
 def test_without_targets_a_score_is_that_of_the_task():
     clean, noisy, graph = weather(400)
     model = SignalRegressor(task="impute", **QUICK).fit(clean[:300], graph=graph)
-    spoilt = model.corrupt(clean[300:])
+    spoilt = model._corrupt(clean[300:, :, None])[..., 0]
     hidden = np.isnan(spoilt)
     answers = model.predict(spoilt)
     assert model.score(clean[300:]) == pytest.approx(r2_score(clean[300:][hidden], answers[hidden]))
@@ -500,8 +557,10 @@ def test_without_targets_a_score_is_that_of_the_task():
     for call in (lambda: model.score(noisy), lambda: compare_baselines(model, noisy, noisy)):
         with pytest.raises(ValueError, match="y must be given to an estimator without task=, got None"):
             call()
-    with pytest.raises(ValueError, match="y_train and y_test must be given both"):
+    with pytest.raises(ValueError, match="y_test must be given with y_train, got None"):
         compare_baselines(model, noisy, noisy, clean)
+    with pytest.raises(ValueError, match="y must be given to an estimator without task=, got None"):
+        compare_baselines(model, noisy, noisy, y_test=clean)
     for name, parts in (("train", (noisy * np.nan, noisy)), ("test", (noisy, noisy * np.nan))):
         denoiser = SignalRegressor(task="denoise", **QUICK).fit(noisy, graph=graph)
         with pytest.raises(ValueError, match=f"{name} must hold a target to compare with, got none"):
@@ -576,3 +635,77 @@ def test_baselines_are_what_they_are_called():
     assert found["each node alone"] > found["linear least squares"]
     with pytest.raises(ValueError, match="one feature and one target at every node"):
         compare_baselines(SignalRegressor(target_node=1, **QUICK).fit(noisy, clean[:, 1], graph=graph), noisy, noisy)
+
+
+@pytest.mark.slow
+def test_a_column_is_predicted_from_the_others(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    table = pandas.DataFrame(noisy, columns=list("abcdef"))
+    model = SignalRegressor(**QUICK).fit(table, "c", graph=graph)
+    found = model.predict(table)
+    assert found.shape == (160,)
+    np.testing.assert_array_equal(model.predict(table.assign(c=0.0)), found)
+    assert model.model_.input.mean.item() == pytest.approx(table.drop(columns="c")[:136].to_numpy().mean(), rel=1e-6)
+    assert not np.array_equal(model.predict(table.assign(b=0.0)), found)
+    assert model.score(table, "c") == model.score(table, table["c"]) == pytest.approx(r2_score(noisy[:, 2], found))
+    model.save(tmp_path / "model.safetensors")
+    same = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(same.predict(table.assign(c=np.nan), graph=graph), found)
+    numbers = table.set_axis([30, 10, 20, 60, 50, 40], axis=1)
+    np.testing.assert_array_equal(SignalRegressor(**QUICK).fit(numbers, "20", graph=graph).predict(numbers), found)
+    alarm = table.assign(c=(table["c"] > 280).astype(float))
+    assert SignalClassifier(epochs=20, random_state=0).fit(alarm, "c", graph=graph).score(alarm, "c") > 0.8
+    for x, y, settings, message in (
+        (noisy, "c", {}, "y must be targets, or the name of a column of a table X, got 'c' for an array"),
+        (table, "g", {}, "y must be targets, or one of the columns a, b, c, d, e, f of X, got 'g'"),
+        (table, "c", {"target_node": "b"}, "target_node must be 'c', as y, or left out, got 'b'"),
+        (table, "c", {"missing": "refuse"}, "missing must be 'mask' to predict the column 'c'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SignalRegressor(**settings, **QUICK).fit(x, y, graph=graph)
+
+
+def test_a_table_that_was_cut_to_nothing():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    table = pandas.DataFrame(noisy)
+    with pytest.raises(ValueError, match="X must hold times to learn from, got a table without rows"):
+        SignalRegressor(task="denoise", **QUICK).fit(table[:-168], graph=graph)
+
+
+def test_half_of_the_faults_in_training_last_for_a_window():
+    readings, share, window = torch.ones(4000, 3, 8), 0.2, 4  # of two features
+
+    def spoil(**faults):
+        settings = {"noise": 0.0, "outliers": 0.0, "hide": 0.0, **faults}
+        generator = torch.Generator().manual_seed(0)
+        return corrupt(readings, **settings, generator=generator, window=window).view(4000, 3, window, 2)
+
+    whole = share / 2
+    hidden = spoil(hide=share).isnan()
+    assert hidden.float().mean() == pytest.approx(whole + (1 - whole) * whole, abs=0.01)
+    assert hidden.all(2).float().mean() == pytest.approx(whole, abs=0.01)
+    assert (hidden.all(2)[..., 0] != hidden.all(2)[..., 1]).any()
+    wrong = spoil(outliers=share)
+    assert (wrong != 1).float().mean() == pytest.approx(whole + (1 - whole) * whole, abs=0.01)
+    lasts = ((wrong != 1) & (wrong == wrong[:, :, :1])).all(2)
+    assert lasts[..., 0].float().mean() == pytest.approx(whole * (1 - whole) ** window, abs=0.01)
+
+
+@pytest.mark.slow
+def test_a_sensor_that_is_off_by_a_constant_is_denoised():
+    clean, _, graph = weather(500, 8)
+    own, others = list[float](), list[float]()
+    for seed in range(3):
+        noisy = clean + np.random.default_rng(seed).normal(size=clean.shape) * 0.2
+        model = SignalRegressor(task="denoise", window=4, epochs=30, random_state=seed)
+        model.fit(noisy[:350], graph=graph)
+        for node in (0, 3):
+            broken = noisy[360:].copy()
+            broken[:, node] += 50.0
+            error = np.sqrt(np.mean((model.predict(broken) - clean[360:])[3:] ** 2, 0))
+            own.append(float(error[node]))
+            others.append(float(np.delete(error, node).mean()))
+    assert max(own) < 2.0
+    assert max(others) < 1.0

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import BackboneEstimator
+from graphact.estimators.graph_estimator import GCNNEstimator
 from graphact.estimators.inputs import Array, as_array, as_float32, as_graph, edges_of, encode_classes, is_one, score_of
 from graphact.graph import Graph
 
@@ -29,7 +29,7 @@ class Pooled(nn.Module):
         return self.readout(torch.cat(pooled, 1))
 
 
-class GraphClassifier(ClassifierMixin, BackboneEstimator):
+class GraphClassifier(ClassifierMixin, GCNNEstimator):
     """Classes of whole graphs. Settings are those of :class:`NodeClassifier`; each step uses all graphs.
 
     A network on the nodes, mean and maximum over the nodes of each graph, a linear map. Samples are signals

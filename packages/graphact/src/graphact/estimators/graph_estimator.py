@@ -15,20 +15,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from graphact._checks import check_choice, check_keywords, check_number
+from graphact._checks import check_keywords, check_number
 from graphact.estimators.estimator_file import write
 from graphact.estimators.inputs import Array, as_graph
 from graphact.graph import Graph
 from graphact.graph.normalize import Normalization
-from graphact.nn import FIR, GCNN
+from graphact.nn import GCNN
 from graphact.nn.call import resolve_graph
 from graphact.nn.gcnn import LayeredNetwork
 from graphact.nn.lookup import Activation
 from graphact.training import TrainingSettings
 from graphact.training.loop import SingleModel, train
 
-Backbone = str | Callable[[int, int], nn.Module]
-BACKBONES = ("gcnn", "fir")
 DIVERGED = "X and y must hold numbers that float32 can be trained with at this learning_rate, got {}: scale them"
 
 
@@ -38,7 +36,7 @@ class GraphEstimator(BaseEstimator):
     """Base of all estimators: settings of training, early stopping, files.
 
     Args:
-        activation: of the layers; see :func:`graphact.nn.make_activation`.
+        activation: of the layers; see :func:`graphact.nn.make_activation`. With ``"identity"`` the network is linear.
         normalize: how a graph given as an edge_index or by NetworkX is normalised; a ``Graph`` or a matrix is a shift
             operator and used unchanged.
         dropout: the share of values that is dropped at random in training, in front of each layer and the readout.
@@ -167,7 +165,7 @@ class GraphEstimator(BaseEstimator):
         """Write settings and parameters to a file (safetensors and JSON, nothing executed); :func:`load` reads it.
 
         Raises:
-            TypeError: a setting is no JSON value, such as a backbone of your own.
+            TypeError: a setting is not a JSON value, such as an activation of your own.
         """
         check_is_fitted(self)
         write(Path(path), self)
@@ -190,23 +188,18 @@ class GraphEstimator(BaseEstimator):
 
 @check_keywords
 @dataclass(eq=False, repr=False)
-class BackboneEstimator(GraphEstimator):
-    """Base of estimators whose user chooses the network."""
+class GCNNEstimator(GraphEstimator):
+    """Base of estimators with the layers of a :class:`graphact.nn.GCNN`."""
 
-    backbone: Backbone = "gcnn"
     _: KW_ONLY
     hidden: Sequence[int] = (16,)
     order: int = 2
     hops: int = 1
 
     def _build(self, in_features: int, out_features: int) -> nn.Module:
-        if callable(self.backbone):
-            return self.backbone(in_features, out_features).to(self.device)
-        options: dict[str, Any] = {"order": self.order, "out_features": out_features, "normalize": self.normalize}
-        if check_choice("backbone", self.backbone, BACKBONES) == "gcnn":
-            options |= {"activation": self.activation, "hops": self.hops}
-        kind = GCNN if self.backbone == "gcnn" else FIR
-        return kind([in_features, *self._hidden()], bias=True, **options).to(self.device)
+        options: dict[str, Any] = {"order": self.order, "activation": self.activation, "hops": self.hops}
+        options |= {"bias": True, "out_features": out_features, "normalize": self.normalize}
+        return GCNN([in_features, *self._hidden()], **options).to(self.device)
 
     def _hidden(self) -> Sequence[int]:
         """The features of each layer, of which there must be one at least."""
@@ -220,14 +213,11 @@ def add_dropout(model: nn.Module, share: float) -> Callable[[], None]:
     """Drop inputs of layers and readout in training, without a trace in the model once the result was called."""
     if not 0 <= check_number("dropout", share) < 1:
         raise ValueError(f"dropout must be at least 0 and below 1, got {share}")
-    networks = [part for part in model.modules() if isinstance(part, LayeredNetwork)]
-    if share > 0 and not networks:
-        raise ValueError(f"dropout must be 0 for a backbone of your own, which has its own, got {share}")
     handles = [
         part.register_forward_pre_hook(lambda module, given: (F.dropout(given[0], share, module.training), *given[1:]))
-        for network in networks
+        for network in model.modules()
+        if isinstance(network, LayeredNetwork) and share > 0
         for part in (*getattr(network, network.layered[0]), network.readout)
-        if share > 0
     ]
 
     def undo() -> None:

@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from graphact.estimators.graph_estimator import BackboneEstimator
+from graphact.estimators.graph_estimator import GCNNEstimator
 from graphact.estimators.inputs import (
     LEAVE_OUT,
     Array,
@@ -28,7 +28,7 @@ from graphact.estimators.inputs import (
 MISSING = "graph is missing, and every node is on its own; give graph=..."
 
 
-class NodeEstimator(BackboneEstimator):
+class NodeEstimator(GCNNEstimator):
     """Base of estimators whose samples are the nodes of one graph."""
 
     def _signal(self, X: Any, *, reset: bool = False) -> Tensor:  # noqa: N803, scikit-learn's name
@@ -111,8 +111,6 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Further settings are those of :class:`GraphEstimator`.
 
     Args:
-        backbone: ``"gcnn"``, ``"fir"`` (no activation), or a function of the numbers of input and output features that
-            returns a module called as ``model(x, graph)``.
         hidden: features of each layer.
         order: order of the filters.
         hops: hops of the activations.

@@ -21,8 +21,9 @@ def compare_baselines(
 ) -> dict[str, float]:
     """Return the root mean square error of a fitted model and of what needs no network, in the units of the targets.
 
-    All get the same readings, which are corrupted for the tasks that corrupt them (:meth:`SignalRegressor.corrupt`);
-    an imputer is measured where readings were hidden. Least squares learns from another draw than that of the test.
+    All get the same readings, which are corrupted as in training, one by one; an imputer is measured where readings
+    were hidden. Least squares learns from another draw than that of the test. With ``y_test`` the readings of the test
+    are used unchanged: ``y_test=test`` tells what healthy sensors lose.
 
     - ``"reading as it is"``: the present reading of a node, or the mean of all where it is missing.
     - ``"neighbours' mean"`` and ``"neighbours' median"``: of the present readings of the neighbours, without its own.
@@ -35,7 +36,7 @@ def compare_baselines(
         train: the readings that it was fitted on, for least squares.
         test: readings of later times.
         y_train: targets, where it was fitted on some.
-        y_test: likewise.
+        y_test: targets of the test, for readings that are not to be corrupted.
         graph: the graph, for a model that was loaded from a file.
 
     Example:
@@ -52,8 +53,8 @@ def compare_baselines(
     check_is_fitted(model)
     if model.target_node_ is not None or model.n_outputs_ != 1 or model.n_channels_ != 1:
         raise ValueError("model must have one feature and one target at every node to be compared with simple rules")
-    if (y_train is None) != (y_test is None):
-        raise ValueError("y_train and y_test must be given both, or neither with task=")
+    if y_train is not None and y_test is None:
+        raise ValueError("y_test must be given with y_train, got None")
     (fit_x, fit_y, learned), (x, y, known) = (
         spoil(model, *each) for each in ((train, y_train, TRAINING_SEED), (test, y_test, HELD_OUT_SEED))
     )

@@ -27,6 +27,7 @@ from graphact.estimators.signal_inputs import (
     check_same_labels,
     check_times,
     corrupt,
+    find_column,
     find_node,
     fit_scale,
     known_labels,
@@ -43,7 +44,7 @@ TASKS = ("denoise", "impute", "forecast")
 SCALINGS = ("global", "node")
 HELD_OUT_SEED = 0  # of the corruption of held-out readings, the same in every epoch
 TIMES_AT_ONCE = 1024
-CORRUPTION = {"denoise": (0.5, 0.05, 0.05), "impute": (0.0, 0.0, 0.2)}
+CORRUPTION = {"denoise": (0.2, 0.05, 0.05), "impute": (0.0, 0.0, 0.2)}
 """Noise, outliers and hidden readings that a task is trained with, where they are None; 0 in other tasks."""
 
 
@@ -71,6 +72,8 @@ class SignalEstimator(GraphEstimator):
     batch_size: int = 32
     early_stopping: bool = True
     validation_fraction: float = 0.15
+
+    hidden_node_ = None  # the number of the node whose column is predicted from the others
 
     # The network
 
@@ -209,19 +212,26 @@ class SignalEstimator(GraphEstimator):
             raise ValueError(
                 f"requires y to be passed, but the target y is None; without y, task= must be one of {', '.join(TASKS)}"
             )
+        if hasattr(X, "columns") and len(X) == 0:
+            raise ValueError("X must hold times to learn from, got a table without rows: [:-168] leaves none of 168")
         readings = self._readings(X, reset=True)
+        column = y if isinstance(y, str) else None
+        y = y if column is None else find_column(X, column)
         check_same_labels(X, y)
         self.has_graph_ = graph is not None
         self.graph_ = self._graph_of_nodes(graph, readings.shape[1])
         if graph is None or (self.graph_.num_edges == 0 and readings.shape[1] > 1):
             what = MISSING if graph is None else "graph has no edges, and every node is on its own"
             warnings.warn(f"{type(self).__name__}.fit: {what}", stacklevel=4)
-        self.target_node_ = None if self.target_node is None else find_node(self.target_node, self.nodes_)
+        target_node = column if self.target_node is None else self.target_node
+        self.target_node_ = None if target_node is None else find_node(target_node, self.nodes_)
+        self.hidden_node_ = None if column is None else self._node_to_hide(column)
         train, held_out = self._split(len(readings))
         last = int(train[-1]) + 1
         report_columns("X", readings[:last], self.nodes_, self.scaling == "node")
-        scale = fit_scale("X", readings[:last], self.scaling == "node")
-        scaled = scale.apply(readings).to(self.device)
+        inputs = self._hide(readings)
+        scale = fit_scale("X", inputs[:last], self.scaling == "node")
+        scaled = scale.apply(inputs).to(self.device)
         targets, loss_of, out_scale = self._prepare_targets(readings, y, last)
         is_known = targets.isfinite() if targets.is_floating_point() else targets >= 0
         for times, part in ((train, "training"), (held_out, "held-out")):
@@ -231,7 +241,7 @@ class SignalEstimator(GraphEstimator):
         corruption = self._corruption()
 
         def inputs_at(times: Array, generator: torch.Generator | None = None) -> Tensor:
-            return corrupt(windows(scaled, times, self.window), *corruption, generator)
+            return corrupt(windows(scaled, times, self.window), *corruption, generator, self.window)
 
         held_out_inputs = inputs_at(held_out, torch.Generator().manual_seed(HELD_OUT_SEED))
 
@@ -246,6 +256,25 @@ class SignalEstimator(GraphEstimator):
         if self.model_.output is not None:
             self.model_.output.set(*out_scale)
         return self
+
+    def _node_to_hide(self, column: str) -> int:
+        """The number of the node whose own readings are the targets, and are hidden from the inputs."""
+        if self.missing == "refuse":
+            raise ValueError(
+                f"missing must be 'mask' to predict the column {column!r}, which is hidden from the inputs"
+            )
+        node = find_node(column, self.nodes_)
+        if node != self.target_node_:
+            raise ValueError(f"target_node must be {column!r}, as y, or left out, got {self.target_node!r}")
+        return node
+
+    def _hide(self, readings: Array) -> Array:
+        """Readings without those of the node whose column is predicted from the others."""
+        if self.hidden_node_ is None:
+            return readings
+        others = readings.copy()
+        others[:, self.hidden_node_] = np.nan
+        return others
 
     def _given_targets(self, readings: Array, y: Any, max_dims: int) -> tuple[Array, Array]:
         """The targets of a user, which are float64 unless they are classes, and where they are known."""
@@ -282,16 +311,8 @@ class SignalEstimator(GraphEstimator):
 
     # Answers
 
-    def corrupt(self, X: Any) -> Array:  # noqa: N803
-        """Return readings as they are corrupted in training, drawn with a fixed seed, to compare methods on the same.
-
-        A denoiser gets noise, outliers and missing readings, an imputer missing ones; others leave them as they are.
-        """
-        check_is_fitted(self)
-        found = self._corrupt(self._readings(X, reset=False))
-        return found[..., 0] if as_array(X).ndim == 2 else found
-
     def _corrupt(self, readings: Array, seed: int = HELD_OUT_SEED) -> Array:
+        """Readings corrupted one by one with the shares of training, drawn with a fixed seed."""
         mean, std = (getattr(self.model_.input, name).double().cpu() for name in ("mean", "std"))
         generator = torch.Generator().manual_seed(seed)
         scaled = corrupt((torch.tensor(readings) - mean) / std, *self._corruption(), generator)
@@ -304,7 +325,8 @@ class SignalEstimator(GraphEstimator):
     def _outputs_of(self, readings: Array, graph: Any) -> Array:
         """Outputs ``(T, N, O)``, or ``(T, O)`` at the target node, for readings ``(T, N, F)``."""
         ready = self._fitted_graph(graph, readings.shape[1])
-        x, times = torch.tensor(readings, device=self.device), torch.arange(len(readings)).split(TIMES_AT_ONCE)
+        x = torch.tensor(self._hide(readings), device=self.device)
+        times = torch.arange(len(readings)).split(TIMES_AT_ONCE)
         model, wide = copy.deepcopy(self.model_).double(), ready.to(dtype=torch.float64)
         with torch.no_grad():
             parts = [model(windows(x, some, self.window), wide).cpu() for some in times]
@@ -321,10 +343,11 @@ class SignalEstimator(GraphEstimator):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, graph: Any = None) -> float:  # noqa: N803
         """The share of known classes that are right or, of numbers, the coefficient of determination, R², over all.
 
-        Without ``y`` it is that of the task: of forecasts, or of readings from corrupted ones (:meth:`corrupt`); those
-        of an imputer count where they were hidden.
+        Without ``y`` it is that of the task: of forecasts, or of readings from those that are corrupted as in
+        training, one by one; those of an imputer count where they were hidden.
         """
         check_is_fitted(self)
+        y = find_column(X, y) if isinstance(y, str) else y
         check_same_labels(X, y)
         inputs, targets, known = self._scored(self._readings(X, reset=False), y)
         found = self._decide(self._outputs_of(inputs, graph))
@@ -381,9 +404,11 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
             ``"refuse"`` raises.
         scaling: ``"global"`` for one mean and standard deviation, ``"node"`` for those of each node, with which nodes
             are no longer alike: a node that is added needs its own.
-        noise: standard deviation of noise added to readings in training, in theirs; 0.5 for ``"denoise"``, else 0.
-        outliers: share of readings with an error of ten standard deviations in training; 0.05 for ``"denoise"``.
-        hide: share of readings that are hidden in training; 0.05 for ``"denoise"``, 0.2 for ``"impute"``.
+        noise: standard deviation of noise added to readings in training, in theirs; 0.2 for ``"denoise"``, else 0.
+            Less keeps healthy readings closer to themselves, more smooths them.
+        outliers: share of readings with an error of ten standard deviations in training; 0.05 for ``"denoise"``. Half
+            of them last for a whole window.
+        hide: share of readings that are hidden in training, likewise; 0.05 for ``"denoise"``, 0.2 for ``"impute"``.
         width: features of a layer.
         bank: ``"adaptive"`` or ``"linear"`` filter banks, see :class:`graphact.nn.GCNN`.
         ops: a list of the functions of adaptive banks.
@@ -412,7 +437,8 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
             X: readings ``(T, N)`` or ``(T, N, F)`` of NumPy, torch or pandas, whose columns are nodes and whose index,
                 if it is one of times, ascends.
             y: targets ``(T, N)`` or ``(T, N, O)``, ``(T,)`` with ``target_node``, or None with ``task``; NaN asks for
-                nothing.
+                nothing. The name of a column of the table ``X`` is predicted from the other columns: it stays a node of
+                the graph, and its own readings are hidden from the network.
             graph: as :meth:`NodeClassifier.fit` takes it, with its nodes in the order of the columns of ``X``.
 
         Raises:

@@ -19,35 +19,65 @@ MAX_ROUNDING = 0.1  # standard deviations by which the mean of readings may be r
 
 def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
     """Raise unless the index of a table of pandas ascends, and has equal steps where the past or future is read."""
-    index = getattr(values, "index", None)
-    if index is None or callable(index) or len(values) < 2:
+    labels = getattr(values, "index", None)
+    if labels is None or callable(labels) or len(values) < 2:
         return
+    index = parse_text(name, labels)
     if not index.is_unique:
-        raise ValueError(f"{name} must have one row for each time, got {index[index.duplicated()][0]} twice")
+        raise ValueError(f"{name} must have one row for each time, got {labels[index.duplicated()][0]} twice")
     if not index.is_monotonic_increasing:
-        steps = itertools.pairwise(index)
-        before, after = next((a, b) for a, b in steps if not a < b)
-        raise ValueError(f"{name} must be sorted by time, got {after} after {before}: call {name}.sort_index()")
+        at = next(at for at, (before, after) in enumerate(itertools.pairwise(index)) if not before < after)
+        raise ValueError(
+            f"{name} must be sorted by time, got {labels[at + 1]} after {labels[at]}: call {name}.sort_index()"
+        )
     if equal_steps:
-        if index.dtype.kind not in "iuf" and not hasattr(index, "asi8"):  # text, or objects
-            try:
-                index = index.astype("datetime64[ns]")
-            except (TypeError, ValueError):
-                raise ValueError(
-                    f"{name} must have times or numbers as its index for a window or a forecast, got {index[0]!r}: "
-                    f"{name}.index = pandas.to_datetime({name}.index) reads times"
-                ) from None
-        steps = np.diff(getattr(index, "asi8", index))
-        differs = steps != steps[0]
-        if index.dtype.kind == "f":  # times such as 0.1, 0.2, 0.3, which are rounded
-            rounding = 4 * np.finfo(steps.dtype).eps * np.abs(index).max()
-            differs = ~np.isclose(steps, steps[0], rtol=1e-6, atol=rounding)
+        if index.dtype.kind not in "iuf" and not hasattr(index, "asi8"):  # objects
+            index = index.astype("datetime64[ns]")
+        differs = steps_that_differ(index)
         if differs.any():
             at = int(np.argmax(differs))
             raise ValueError(
-                f"{name} must have equal steps of time for a window or a forecast, got {index[at]} to {index[at + 1]} "
-                f"after a step of {index[1] - index[0]}: {name}.asfreq(...) fills gaps with NaN"
+                f"{name} must have equal steps of time for a window or a forecast, got {labels[at]} to "
+                f"{labels[at + 1]} after a step of {index[1] - index[0]}: {equal_steps_advice(name, index)}"
             )
+
+
+def parse_text(name: str, index: Any) -> Any:
+    """Return an index with text read as ISO times; text in another order of day and month sorts wrongly."""
+    if index.inferred_type != "string":
+        return index
+    import pandas as pd
+
+    try:
+        return pd.to_datetime(index, format="ISO8601", utc=True)
+    except ValueError:
+        raise ValueError(
+            f"{name} must have times as its index, or text such as 2026-03-01 14:00, got {index[0]!r}: "
+            f"{name}.index = pandas.to_datetime({name}.index, dayfirst=True) reads days before months, then "
+            f"{name} = {name}.sort_index()"
+        ) from None
+
+
+def steps_that_differ(index: Any) -> Array:
+    """Return which steps of an index of times or numbers are not as long as the first one."""
+    steps = np.diff(getattr(index, "asi8", index))
+    if index.dtype.kind != "f":
+        return np.asarray(steps != steps[0])
+    rounding = 4 * np.finfo(steps.dtype).eps * np.abs(index).max()  # of times such as 0.1, 0.2, 0.3
+    return ~np.isclose(steps, steps[0], rtol=1e-6, atol=rounding)
+
+
+def equal_steps_advice(name: str, index: Any) -> str:
+    """Return what gives an index equal steps."""
+    if not hasattr(index, "to_period"):  # numbers, or periods
+        return f"{name}.reindex(...) fills gaps with NaN"
+    local = index.tz_localize(None)
+    if index.tz is not None and not steps_that_differ(local).any():
+        return f"{name} = {name}.tz_localize(None) takes days of 23 and 25 hours for days"
+    months = local.to_period("M")
+    if months.is_unique and not steps_that_differ(months).any():
+        return f"{name} = {name}.tz_localize(None).to_period('M') takes months for equal"
+    return f"{name} = {name}.resample('1h').mean(), with your step for 1h, rounds times and fills gaps with NaN"
 
 
 def check_columns(name: str, values: Any) -> None:
@@ -175,19 +205,38 @@ def windows(readings: Tensor, times: Any, window: int) -> Tensor:
     return torch.cat([padded[at + window - 1 - lag] for lag in range(window)], dim=-1)
 
 
-def corrupt(x: Tensor, noise: float, outliers: float, hide: float, generator: torch.Generator | None) -> Tensor:
-    """Return readings in standard deviations with noise, outliers of ten deviations, and some hidden."""
+def corrupt(
+    x: Tensor, noise: float, outliers: float, hide: float, generator: torch.Generator | None, window: int = 1
+) -> Tensor:
+    """Return readings in standard deviations with noise, outliers of ten deviations, and some hidden.
 
-    def draw(function: Any) -> Tensor:
-        return function(x.shape, generator=generator).to(x.device)
+    In windows ``(B, N, W F)`` half of the outliers and of the hidden readings are the same at all times of a window,
+    as those of a sensor that is broken or dead.
+    """
+    per_time = x.size(-1) // window
+    widths = (x.size(-1),) if window == 1 else (x.size(-1), per_time)
+
+    def draw(function: Any, width: int) -> Tensor:
+        drawn: Tensor = function((*x.shape[:-1], width), generator=generator).to(x.device)
+        return drawn if width == x.size(-1) else drawn.repeat(*[1] * (x.dim() - 1), window)
 
     if noise:
-        x = x + noise * draw(torch.randn)
-    if outliers:
-        x = torch.where(draw(torch.rand) < outliers, x + 10 * draw(torch.randn), x)
-    if hide:
-        x = x.masked_fill(draw(torch.rand) < hide, torch.nan)
+        x = x + noise * draw(torch.randn, x.size(-1))
+    for width in widths if outliers else ():
+        x = torch.where(draw(torch.rand, width) < outliers / len(widths), x + 10 * draw(torch.randn, width), x)
+    for width in widths if hide else ():
+        x = x.masked_fill(draw(torch.rand, width) < hide / len(widths), torch.nan)
     return x
+
+
+def find_column(x: Any, name: str) -> Any:
+    """Return the column of a table that holds the targets."""
+    if not hasattr(x, "columns"):
+        raise ValueError(f"y must be targets, or the name of a column of a table X, got {name!r:.40} for an array")
+    names = names_of_columns(x, 0)
+    if name not in names:
+        raise ValueError(f"y must be targets, or one of the columns {', '.join(names)[:60]} of X, got {name!r:.40}")
+    return x.iloc[:, names.index(name)]
 
 
 def known_labels(labels: Any) -> tuple[Array, Array]:
