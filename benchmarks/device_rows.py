@@ -427,7 +427,9 @@ def main():
     if options.list:
         return show(chosen_cells(options), options.jobs)
     if not (options.smoke or options.cells or options.only):
-        sys.stderr.write("device_rows.py: every missing cell takes hours; give --smoke, --list, --only or --cells FILE\n")
+        sys.stderr.write(
+            "device_rows.py: every missing cell takes hours; give --smoke, --list, --only or --cells FILE\n"
+        )
         return 2
     return run(options)
 
