@@ -1,4 +1,4 @@
-"""What a report says of networks whose activations leave no round for a filter."""
+"""The sentence of a report on networks whose activations leave no round for a filter."""
 
 from collections.abc import Callable, Iterable, Sequence
 
