@@ -59,7 +59,7 @@ def test_every_experiment_from_data_to_report(experiment, tmp_path, capsys):
         assert row["finished"].endswith("Z")
     before = {file: file.stat().st_mtime_ns for file in (out / "rows").iterdir()}
     assert main(arguments) == 0
-    assert "finished already" in capsys.readouterr().out
+    assert "already finished" in capsys.readouterr().out
     assert {file: file.stat().st_mtime_ns for file in (out / "rows").iterdir()} == before
 
 
@@ -82,7 +82,7 @@ def test_best_settings_show_what_prepared_signals_are_worth(experiment, baseline
     assert main(["report", str(tmp_path), "--publish"]) == 0
     assert capsys.readouterr().out.strip() in printed
     assert main([*arguments, "--activation", "max-ga", "--out", str(tmp_path)]) == 0
-    assert "finished already" in capsys.readouterr().out
+    assert "already finished" in capsys.readouterr().out
 
 
 @pytest.mark.slow
