@@ -124,7 +124,7 @@ def test_a_mistake_is_one_line(arguments, message, files, tmp_path, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["split", "x"], ["deploy", "x"]])
+@pytest.mark.parametrize("arguments", [["fly"], ["split", "x"], ["deploy", "x"]])
 def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
