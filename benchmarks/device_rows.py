@@ -3,6 +3,7 @@
     python benchmarks/device_rows.py --smoke                 a tiny cell of each kind, on any device
     python benchmarks/device_rows.py --list > cells.txt      the cells that results/ lacks, in the order of their start
     python benchmarks/device_rows.py --cells cells.txt --minutes 9 --out DIR    train; DIR/rows.zip has what is finished
+    python benchmarks/device_rows.py --only a1 --out DIR     train a group
     python benchmarks/device_rows.py --merge DIR/rows.zip    put them into results/
     python benchmarks/device_rows.py --list --repeat         a tenth of the cells that results/ has, drawn at random
     python benchmarks/device_rows.py --compare DIR/rows.zip  what has been trained again beside results/
@@ -425,6 +426,11 @@ def main():
         return (merge if options.merge else compare)(options.merge or options.compare, options.results)
     if options.list:
         return show(chosen_cells(options), options.jobs)
+    if not (options.smoke or options.cells or options.only):
+        sys.stderr.write(
+            "device_rows.py: every missing cell takes hours; give --smoke, --list, --only or --cells FILE\n"
+        )
+        return 2
     return run(options)
 
 

@@ -107,7 +107,15 @@ def load_lazy_names(_app):
                 getattr(module, public)
 
 
+def replace_thumbnails(app):
+    """Show what the examples drew for it, without letters that nobody could read."""
+    importlib.import_module("gallery_figures").use_thumbnails(app)
+
+
 def setup(app):
     """Connect what is above."""
     app.connect("builder-inited", load_lazy_names)
+    app.connect(
+        "builder-inited", replace_thumbnails, priority=900
+    )  # after the gallery is made
     app.connect("source-read", resolve_outside)

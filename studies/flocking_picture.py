@@ -1,7 +1,7 @@
 """The animation of flocking: one team under the expert and under two policies, with links that are lost.
 
 ``python studies/flocking_picture.py results/flocking/full --gif docs/figures/flocking.gif``, and with
-``--page docs/figures/flocking.html``.
+``--page flocking.html``.
 
 The policies are those of a folder that ``graphact-lab run flocking`` wrote. Colours are headings: where all are alike,
 the team flies one way. The page holds the same flights, without and with losses, to be played, stopped and looked at.

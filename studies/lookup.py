@@ -11,7 +11,7 @@ from graphact_lab.style import Variant, title_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "tables"
 DIGITS = {"source-localization": 1, "consensus": 4, "denoising": 3, "recommendation": 3}
-SOURCES = ("the paper", "the protocol", "a definition", "a quoted run")
+SOURCES = ("the paper", "the protocol", "a definition")
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
 LITERAL = {"consensus": "readout-bias"}  # the text's training at every order, where `paper` has two orders
 VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", "undecided", "contradicted", "not run")

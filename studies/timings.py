@@ -1,9 +1,7 @@
-"""Times on docs/performance.md: rows of benchmarks, and figures that are quoted from earlier runs."""
+"""Times on docs/performance.md: rows of benchmarks."""
 
 import json
 from pathlib import Path
-
-from lookup import read_table
 
 FOLDER = Path(__file__).parent.parent / "results" / "performance"
 OPERATIONS = ("max", "median", "kernel")
@@ -31,6 +29,11 @@ class Timings:
             return f"{own['device']}; {versions}"
         words = f"{own['processor']}, threads: {own['threads']} of {own['cores']} cores{clock}, load {own['load']}"
         return f"{words}; {versions}"
+
+    def has_extensions(self, name):
+        """Return whether PyG had one of its compiled extensions."""
+        own = self.rows(name)["machine"]
+        return own["torch_scatter"] or own["pyg_lib"]
 
     def everyday_rows(self, name):
         """Return the times of everyday graphs as a table."""
@@ -106,22 +109,6 @@ class Timings:
     def span(values, digits=2):
         """Return the least and the largest value."""
         return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
-
-    def quoted_devices(self, name):
-        """Return the devices of quoted figures."""
-        return list(dict.fromkeys(line["device"] for line in read_table(self.folder / f"{name}.csv")))
-
-    def large_quoted(self):
-        """Return the quoted times of large graphs as a table."""
-        body = [["graph", "activation", "forward", "with backward", "PyG composed", "of the floor", "peak, signals"]]
-        for line in read_table(self.folder / "quoted-large.csv"):
-            graph = line["graph"] + (", bfloat16" if line["numbers"] == "bfloat16" else "")
-            texts = [f"{line[key]:.2f} ms" for key in ("forward_ms", "with_backward_ms")]
-            peers = [line[key] for key in ("pyg_forward_ms", "pyg_with_backward_ms")]
-            texts += [" / ".join(f"{peer:.1f}" for peer in peers) + " ms" if all(peers) else ""]
-            signals = "" if line["peak_signals"] is None else f"{line['peak_signals']:.1f}"
-            body.append([graph, line["activation"], *texts, f"{line['floor_percent']} %", signals])
-        return body
 
     def names(self):
         """Return what templates know."""

@@ -37,6 +37,7 @@ WITHOUT = """
 import importlib.util
 assert not any(importlib.util.find_spec(name) for name in {others}), "another package of the house is there"
 """
+ALIASES = ("numba", "triton")  # of graphact[cpu] and graphact[gpu]
 USES = {
     "graphact": WITHOUT.format(others=("graphact_agents", "graphact_lab"))
     + "import warnings\nwarnings.simplefilter('ignore')\n"
@@ -160,7 +161,7 @@ def declared_extras() -> set[str]:
     found = set(PACKAGES)
     for package in PACKAGES:
         project = tomllib.loads((ROOT / "packages" / package / "pyproject.toml").read_text())["project"]
-        found |= {f"{package}[{extra}]" for extra in project["optional-dependencies"]}
+        found |= {f"{package}[{extra}]" for extra in project["optional-dependencies"] if extra not in ALIASES}
     return found
 
 

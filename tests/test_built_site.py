@@ -152,6 +152,7 @@ def test_pages_in_a_browser(browser, address, width, scheme):
 
 CUT = """
 const [done] = arguments, isCut = element => element.scrollWidth > element.clientWidth + 1;
+document.querySelectorAll("button.all-cards").forEach(button => button.click());
 const every = document.querySelectorAll("pre, .table-wrapper");
 const find = () => done([...every].filter(isCut).map(each => each.innerText));
 (window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => requestAnimationFrame(() => setTimeout(find)));
@@ -164,6 +165,19 @@ def test_no_code_and_no_table_is_cut(browser, address, site, width):
     for page in sorted([*site.glob("*.html"), *site.glob("api/*.html"), *site.glob("gallery/*.html")]):
         browser.get(f"{address}/{page.relative_to(site)}")
         assert browser.execute_async_script(CUT) == [], page
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_long_table_on_a_phone_is_folded(browser, address, width):
+    set_screen(browser, width, "light")
+    browser.get(f"{address}/results.html")
+    rows = "return [...document.querySelectorAll('table')].map(each => each.tBodies[0].rows)"
+    rows += ".filter(rows => rows.length > 12)"
+    shown = f"{rows}.map(rows => [...rows].filter(row => row.getClientRects().length).length)"
+    every = browser.execute_script(f"{rows}.map(rows => rows.length)")
+    assert browser.execute_script(shown) == ([5] * len(every) if width == 390 else every)
+    browser.execute_script("document.querySelectorAll('button.all-cards').forEach(button => button.click())")
+    assert browser.execute_script(shown) == every
 
 
 def test_the_contents_of_a_page_stand_beside_it(browser, address):

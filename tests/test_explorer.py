@@ -332,6 +332,35 @@ def test_rounds_by_mouse(page):
     assert "none" not in told()[1]
 
 
+def test_pictures_share_their_colours_and_stay_in_place(page):
+    """A value has one colour in signal, rounds and output; a longer caption does not move the graph."""
+
+    def fills():
+        pictures = (
+            "return ['signal', 'rounds', 'output'].map(id => [...document.querySelectorAll(`#${id} circle[data-node]`)]"
+        )
+        found = page.execute_script(
+            f"{pictures}.map(node => [node.getAttribute('aria-label'), node.getAttribute('fill')]))"
+        )
+        return [(label.partition(", ")[2], fill) for picture in found for label, fill in picture]
+
+    def top():
+        return page.execute_script("return document.getElementById('rounds').getBoundingClientRect().top")
+
+    choose(page, "preset", "path")
+    for width in (1280, 800, 390):
+        set_screen(page, width, "light")
+        tops = {top()}
+        for _ in range(2):
+            page.execute_script("document.getElementById('next').click()")
+            tops.add(top())
+            colours = fills()
+            assert len(colours) == 18
+            assert len(dict(colours)) == len(set(colours))
+        page.execute_script("setTime(0); show()")
+        assert len(tops) == 1
+
+
 def test_inside_another_page(page):
     page.get(f"{PAGE.as_uri()}?embed")
     assert page.find_element("id", "rounds").is_displayed()

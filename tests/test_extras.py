@@ -16,6 +16,7 @@ from support.on_agents import split
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("graphact", "graphact-agents", "graphact-lab")
+ALIASES = ("numba", "triton")  # of cpu and gpu
 IMPORTED_AS = {"scikit-learn": "sklearn", "eclipse-zenoh": "zenoh"}
 
 
@@ -38,6 +39,7 @@ def test_the_tables_are_those_of_the_packages():
     assert declared.pop("all") == ["graphact"]
     assert "graphact[" + ",".join(EXTRAS) + "]" in (ROOT / "packages" / "graphact" / "pyproject.toml").read_text()
     declared.pop("")
+    assert [declared.pop(alias) for alias in ALIASES] == [["graphact"]] * len(ALIASES)
     assert declared == {extra: sorted(packages) for extra, packages in EXTRAS.items()}
     lab = declared_by("graphact-lab")
     for package, name in OF_THE_LAB.items():

@@ -23,6 +23,8 @@ def documented(directive=r"(?:auto\w+|py:data)"):
 def test_examples(block, tmp_path):
     if "estimators" in block:
         pytest.importorskip("sklearn")
+    if "lightning" in block:
+        pytest.importorskip("lightning")
     script = tmp_path / "block.py"
     script.write_text(block)
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -70,8 +70,8 @@ function draw(id, values, limit, {chosen = [], over = "", heard = null} = {}) {
 }
 
 /** The messages of the round under way, with the numbers that the selected node receives, and what nodes have computed. */
-function drawRounds(problem) {
-  const rounds = roundsOf(problem), time = Math.min(state.time, rounds.length), place = Math.ceil(time) - 1, round = rounds[place];
+function drawRounds(problem, rounds, limit) {
+  const time = Math.min(state.time, rounds.length), place = Math.ceil(time) - 1, round = rounds[place];
   const arrived = round && time === place + 1, share = round ? time - place : 0, node = state.selected, parts = [];
   const held = !round ? problem.x : arrived && round.shift ? round.shift : round.areCounts ? problem.x : round.sent;
   if (round && !arrived) {
@@ -90,7 +90,7 @@ function drawRounds(problem) {
       parts.push(`<rect class="badge" x="${x + 8}" y="${y - 34}" width="${width}" height="18" rx="4"/><text class="badge" x="${x + 8 + width / 2}" y="${y - 21}">${label}</text>`);
     });
   }
-  draw("rounds", held, limitOf([...problem.x, ...held]), {over: parts.join(""), heard: round && !arrived ? node : null});
+  draw("rounds", held, limit, {over: parts.join(""), heard: round && !arrived ? node : null});
   find("roundCaption").textContent = captionOf(rounds, place, arrived);
   find("back").disabled = time === 0;
   find("next").disabled = time >= rounds.length;
@@ -186,9 +186,10 @@ function pythonOfActivation(problem, list) {
 }
 
 function show() {
-  const problem = problemOf(), found = compute(problem), gradient = found.jacobian[state.selected] || [], limit = limitOf([...state.x, ...found.outputs]);
+  const problem = problemOf(), found = compute(problem), gradient = found.jacobian[state.selected] || [], rounds = roundsOf(problem);
+  const limit = limitOf([state.x, found.outputs, ...rounds.flatMap(round => [round.areCounts ? [] : round.sent, round.shift || []])].flat()); // one for all pictures of signals
   draw("signal", state.x, limit);
-  drawRounds(problem);
+  drawRounds(problem, rounds, limit);
   draw("output", found.outputs, limit);
   draw("gradient", [...gradient], limitOf([...gradient]), {chosen: found.chosen.filter(({node, share}) => node === state.selected && share)});
   draw("bound", found.bounds, found.bounds && limitOf(found.bounds));

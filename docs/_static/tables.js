@@ -6,6 +6,19 @@ function fit(wrapper) {
   table.classList.toggle("stacked", wrapper.scrollWidth > wrapper.clientWidth + 1);
 }
 
+// Of a long list of cards the first ones, until a button shows all.
+const MAX_CARDS = 12;
+function fold(wrapper) {
+  const table = wrapper.querySelector("table"), count = table.tBodies[0]?.rows.length ?? 0;
+  if (count <= MAX_CARDS) return;
+  const button = document.createElement("button");
+  button.className = "all-cards";
+  button.textContent = `show all ${count} rows`;
+  button.addEventListener("click", () => table.classList.remove("folded"));
+  table.classList.add("folded");
+  table.after(button);
+}
+
 // A narrow cell breaks before ± and not after it.
 function keepTogether(cell) {
   const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
@@ -21,6 +34,7 @@ document.addEventListener("DOMContentLoaded", () => {
       [...row.cells].forEach((cell, place) => { cell.dataset.heading = headings[place] || ""; });
     }
   }
+  wrappers.forEach(fold);
   const fitAll = () => wrappers.forEach(fit);
   let width = 0;
   new ResizeObserver(() => {

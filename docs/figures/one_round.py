@@ -16,7 +16,7 @@ FORMED = (
     (
         "weighted sum",
         WEIGHT * sum(VALUES),
-        f"every graph convolution (weights {WEIGHT:g})",
+        f"most graph convolutions (weights {WEIGHT:g})",
         SOFT,
     ),
     ("maximum", max(VALUES), "the extreme nearby", ORANGE),

@@ -140,7 +140,6 @@ NAMES = len(graphact.nn.ACTIVATIONS) + 4  # fir, two convolutions, and a ReLU af
 MISTAKES = [
     (["run", "voting"], "'voting'"),
     (["fly"], "'fly'"),
-    ([], "COMMAND"),
     (["runn"], "; did you mean 'run'?"),
     (["run", "consensuss"], "; did you mean 'consensus'?"),
     ([*RUN, "--presett", "quick"], "; did you mean '--preset'?"),
@@ -154,10 +153,15 @@ MISTAKES = [
     (["run", "source-localization", "--protocol", "fancy"], "must be one of 'converged', 'paper', got 'fancy'"),
     ([*RUN, "--protocol", "convergd"], "got 'convergd'; did you mean 'converged', with --preset paper?"),
     ([*RUN, "--protocol", "converged"], "must be one of 'paper', got 'converged'; --preset paper has it"),
-    (["run", "robustness", "--preset", "paper"], "preset must be one of 'quick', 'full', got 'paper'"),
+    (["run", "robustness", "--preset", "paper"], "--preset must be one of 'quick', 'full', got 'paper'"),
     (["run", "flocking", "--protocol", "x"], "flocking has no protocols, got --protocol x"),
     (["data", "fetch", "nope"], "DATASET must be one of 'ml-100k', 'molene', "),
-    ([*RUN, "--activation", "max-gaa"], f"must be one of {NAMES} names, got 'max-gaa'; did you mean 'max-ga'?"),
+    (
+        [*RUN, "--activation", "max-gaa"],
+        f"--activation must be one of {NAMES} names, got 'max-gaa'; did you mean 'max-ga'?",
+    ),
+    (["run", "rounds", "--preset", "paper"], "--preset must be one of 'quick', 'full', 'smoke', got 'paper'"),
+    (["run", "rounds", "--activation", "bank-maxx"], "--activation must be one of "),
     ([*RUN, "--activation", "softsign"], "your own activation is known after --import MODULE"),
     ([*RUN, "--set", "orders"], "--set must be NAME=VALUE, got 'orders'"),
     ([*RUN, "--set", "colour=red"], "'p', 'q', got 'colour'"),
@@ -185,6 +189,18 @@ def test_a_mistake_is_one_line_and_leaves_nothing(arguments, message, capsys, tm
     assert message in error
     assert hint in ([], ["see graphact-lab --help"], ["see graphact-lab run --help"])
     assert not list(tmp_path.iterdir())
+
+
+def test_no_command_prints_the_help(capsys):
+    assert main([]) == 0
+    assert "run an experiment and write its report" in capsys.readouterr().out
+
+
+def test_help_names_the_activations_of_every_experiment(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", "--help"])
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in ("gatv2", "bank-max-min", "sage-max", "pna", "max-ga-unshifted"))
 
 
 def test_more_answering_nodes_than_communities(tmp_path, capsys):

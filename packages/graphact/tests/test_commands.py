@@ -29,7 +29,9 @@ sys.exit(f"loaded {{loaded}}" if loaded else code)
 """
 
 
-@pytest.mark.parametrize("words", ["--version", "--help", "certify --help", "bench --help", "partition --help", "list"])
+@pytest.mark.parametrize(
+    "words", ["", "--version", "--help", "certify --help", "bench --help", "partition --help", "list"]
+)
 def test_answers_without_heavy_modules(words):
     result = subprocess.run([sys.executable, "-c", CODE, *words.split()], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -81,7 +83,7 @@ def test_did_you_mean(arguments, meant, capsys):
     assert hint.startswith("see graphact ")
 
 
-@pytest.mark.parametrize("arguments", [["fly"], [], ["certify"]])
+@pytest.mark.parametrize("arguments", [["fly"], ["certify"]])
 def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)

@@ -75,9 +75,14 @@ def make_parser(prog: str = "graphact-agents") -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; a user's mistake is one line on standard error and exit code 2."""
+    """Run a command, or print the help; a user's mistake is one line on standard error and exit code 2."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        options = make_parser().parse_args(arguments)
+        parser = make_parser()
+        if not words:
+            parser.print_help()
+            return 0
+        options = parser.parse_args(words)
         return int(options.command(options))
     except KeyboardInterrupt:
         sys.stderr.write("\ngraphact-agents: stopped\n")

@@ -36,6 +36,11 @@ def test_the_version_is_that_of_the_package(capsys):
     assert capsys.readouterr().out == f"graphact-agents {graphact_agents.__version__}\n"
 
 
+def test_no_command_prints_the_help(capsys):
+    assert main([]) == 0
+    assert "simulate agents in a network with faults" in capsys.readouterr().out
+
+
 def test_init_and_deploy(files, tmp_path, capsys):
     network, out = str(tmp_path / "network"), tmp_path / "nodes"
     assert main(["init", *files, "--out", network]) == 0
@@ -119,7 +124,7 @@ def test_a_mistake_is_one_line(arguments, message, files, tmp_path, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["split", "x"], ["deploy", "x"]])
+@pytest.mark.parametrize("arguments", [["fly"], ["split", "x"], ["deploy", "x"]])
 def test_usage_errors(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)

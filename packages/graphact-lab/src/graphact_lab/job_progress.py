@@ -39,8 +39,8 @@ class JobWatcher:
     def __exit__(self, *_: object) -> None:
         """Nothing to clean up."""
 
-    def plan(self, cells: int, finished: int) -> None:
-        """Before anything runs: how many cells there are, and how many are finished already."""
+    def plan(self, cells: int, finished: int, networks: int | None = None) -> None:
+        """Before anything runs: how many cells there are, how many are finished, and the networks that each trains."""
 
     def start(self, title: str, epochs: int) -> None:
         """A cell begins."""
@@ -64,10 +64,11 @@ class JobLines(JobWatcher):
         self.first: tuple[float, float] | None = None  # when the first epoch ended, and how many cells were done then
         self.begun = self.last = time.monotonic()
 
-    def plan(self, cells: int, finished: int) -> None:
+    def plan(self, cells: int, finished: int, networks: int | None = None) -> None:
         self.cells, self.done = cells, finished
-        noun = "cell" if cells == 1 else "cells"
-        self.log(f"{cells} {noun}, {finished} of them already finished" if finished else f"{cells} {noun}")
+        noun = ("cell" if networks is None else "training") + ("" if cells == 1 else "s")
+        each = "" if networks is None else f" of {networks} networks{'' if cells == 1 else ' each'}"
+        self.log(f"{cells} {noun}{each}" + (f", {finished} of them already finished" if finished else ""))
 
     def start(self, title: str, epochs: int) -> None:
         self.title, self.epochs = title, epochs
@@ -79,7 +80,7 @@ class JobLines(JobWatcher):
         elif epoch < self.epochs and now - self.last >= LINE_SECONDS:
             begun, before = self.first
             left = (now - begun) / (share - before) * (self.cells - share)
-            self.log(f"    {self.title}: {100 * epoch // self.epochs} %; about {in_words(left)} left for all cells")
+            self.log(f"    {self.title}: {100 * epoch // self.epochs} %; about {in_words(left)} left in all")
 
     def finish(self, title: str, summary: str) -> None:
         self.done += 1

@@ -154,6 +154,12 @@ def test_a_list_of_cells_is_trained_in_its_order(tmp_path, capsys):
         script.listed(cells, tmp_path / "cells.txt")
 
 
+def test_nothing_is_trained_without_a_choice(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["device_rows.py"])
+    assert device_rows().main() == 2
+    assert "give --smoke, --list, --only or --cells FILE" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_cells_that_are_published_are_not_listed():
     script = device_rows()

@@ -195,10 +195,10 @@ def test_speeds_of_accelerated_layers_are_told_alike():
     for layer, *told in table:
         row = rows[layer.replace("`,", "").replace("`", "").replace("PNA 4", "PNA, 4")]
         assert told == [f"{row['pyg']:.1f}", f"{row['graphact']:.1f}", f"{row['pyg'] / row['graphact']:.1f}"]
-    mean, median, pna = (
-        row["pyg"] / row["graphact"] for row in map(rows.get, ("SAGEConv mean", "SAGEConv median", "PNA, 4 layers"))
-    )
-    told = f"`SAGEConv` is {mean:.1f} (mean) to {median:.0f} times (median) as fast, `PNA` {pna:.1f} times"
+    names = ("SAGEConv mean", "SAGEConv max", "SAGEConv median", "PNA, 4 layers")
+    mean, largest, median, pna = (row["pyg"] / row["graphact"] for row in map(rows.get, names))
+    told = f"`SAGEConv` is {mean:.1f} (mean), {largest:.1f} (max) to {median:.0f} times (median) as fast, "
+    told += f"`PNA` {pna:.1f} times"
     assert told in (ROOT / "README.md").read_text()
     large = Timings().rows("aggregations-h200")["169k nodes, wide"]["PNA, 3 layers"]
     assert (

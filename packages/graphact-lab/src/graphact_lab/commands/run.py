@@ -23,6 +23,7 @@ from graphact_lab.descriptions import (
     find_experiment,
     find_protocol,
 )
+from graphact_lab.experiments.rounds.experiment import METHODS as ROUNDS_METHODS
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
 
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
+OF_ROUNDS = tuple(name for name in ROUNDS_METHODS if name not in {*METHODS, *POINTWISE, *FURTHER})
 DATA = option(
     "--data",
     f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/; only those in use are needed "
@@ -62,8 +64,8 @@ DATA = option(
     option(
         "--activation",
         f"train this one alone (repeatable). Of the paper: {', '.join(METHODS)}. Pointwise: {', '.join(POINTWISE)}. "
-        f"Others: {', '.join(FURTHER)}. Of robustness: {', '.join(RIVALS)}. Several by one name: compared, pointwise, "
-        "every",
+        f"Others: {', '.join(FURTHER)}. Of robustness: {', '.join(RIVALS)}. Of rounds besides: {', '.join(OF_ROUNDS)}. "
+        "Several by one name: compared, pointwise, every",
         action="append",
         default=[],
         metavar="NAME",
@@ -138,19 +140,22 @@ def find_settings(options: argparse.Namespace) -> "AnyProtocol":
         if "=" not in change:
             raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
     changes = dict(change.split("=", 1) for change in options.set)
-    if options.experiment in OWN:
-        if options.protocol is not None:
-            raise ValueError(f"{options.experiment} has no protocols, got --protocol {options.protocol}")
-        made: AnyProtocol = part_of(options.experiment, "experiment:find_settings")(
-            options.preset, options.activation, changes
-        )
-        return made
+    is_own = options.experiment in OWN
+    if is_own and options.protocol is not None:
+        raise ValueError(f"{options.experiment} has no protocols, got --protocol {options.protocol}")
     try:
+        if is_own:
+            find = part_of(options.experiment, "experiment:find_settings")
+            made: AnyProtocol = find(options.preset, options.activation, changes)
+            return made
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
-        if str(error).startswith("activation must be one of") and "did you mean" not in str(error):
-            raise ValueError(f"{error}; your own activation is known after --import MODULE") from error
-        raise
+        text = str(error)
+        if not text.startswith(("activation must be", "preset must be")):
+            raise
+        is_unknown = text.startswith("activation") and "did you mean" not in text and not is_own
+        hint = "; your own activation is known after --import MODULE" if is_unknown else ""
+        raise ValueError(f"--{text}{hint}") from error
 
 
 def part_of(experiment: str, name: str) -> Any:
@@ -235,7 +240,7 @@ def finish(store: "Store", *, as_json: bool) -> int:
         ) from error
     if as_json:
         return print_json({"folder": str(store.directory), "report": str(page), "rows": rows})
-    sys.stdout.write(f"\n{table}\n\nreport: {page}\n" if table else f"\nreport: {page}\n")
+    sys.stdout.write(f"\nreport: {page}\n" + (f"\n{table}\n" if table else ""))  # the conclusion stands last
     return 0
 
 

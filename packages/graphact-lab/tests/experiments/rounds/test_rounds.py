@@ -139,6 +139,13 @@ def test_the_demo_says_that_its_training_is_short():
     assert "Training is short: 30 epochs instead of the 200 of --preset full." in told
 
 
+def test_the_demo_says_which_networks_have_no_shift():
+    rows = rows_of(gelu=[40, 44, 48], max_ga=[40, 44, 48], median_ga=[40, 44, 48], bank_max=[50, 54, 58])
+    note = "Max G.A. and Median G.A. spend two rounds a layer, so they have two layers and no filter shift."
+    assert note in report.terminal_table(rows).replace("\n", " ")
+    assert report.training_note(rows_of(gelu=[40], bank_max=[50])) == ""
+
+
 def test_a_page_and_a_table_of_80_columns(tmp_path):
     settings, store = find_settings("smoke"), Store(tmp_path)
     store.create("graphact-lab run rounds --preset smoke")

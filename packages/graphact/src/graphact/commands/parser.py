@@ -156,7 +156,7 @@ def run_command(
     *,
     stopped: Callable[[Sequence[str]], str] = lambda _: "",
 ) -> int:
-    """Parse, call, print: a mistake of the user is one line on standard error and exit code 2.
+    """Parse, call, print: without words the help, for a mistake of the user one line on standard error and exit code 2.
 
     Args:
         parser: has all commands.
@@ -165,6 +165,9 @@ def run_command(
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if not words:
+            parser.print_help()
+            return 0
         options = parser.parse_args(arguments)
         options.parser = parser
         check_seed("--seed", getattr(options, "seed", 0))

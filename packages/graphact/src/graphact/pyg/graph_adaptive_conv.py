@@ -13,9 +13,11 @@ class GraphAdaptiveConv(AdaptiveFilterBank):
     .. math:: x'_i = \sum_{k=0}^{K} H_k^\top [S^k x]_i + \sum_{m} \sum_{k=0}^{K-1} G_{mk}^\top
         f_m(\{[S^k x]_j : j \in \mathcal{N}_i\}) + b
 
-    It is :class:`graphact.nn.AdaptiveFilterBank` with PyG's arguments. S is normalised as in
-    :class:`~torch_geometric.nn.conv.GCNConv` but without self-loops, or has the edge weights unchanged. With ``K=1``
-    it takes one round of messages, as SAGEConv and PNAConv do, which have no weighted shift.
+    It is :class:`graphact.nn.AdaptiveFilterBank` with PyG's arguments. S has the edge weights, divided by the square
+    roots of two sums of magnitudes: of the weights into the target (a row) and out of the source (a column). On
+    undirected graphs without negative weights that is :class:`~torch_geometric.nn.conv.GCNConv` without its self-loops.
+    A self-loop of the graph takes part in the shift, but the functions ignore it, unlike SAGEConv and PNAConv. With
+    ``K=1`` the convolution takes one round of messages, as those do, which have no weighted shift.
 
     Args:
         in_channels: features of the input.
@@ -23,7 +25,7 @@ class GraphAdaptiveConv(AdaptiveFilterBank):
         K: number of rounds of messages.
         aggr: the functions f: a name (``"max"``, ``"min"``, ``"median"``, ``"std"``, ``"mean"``, ``"kernel"`` or a
             registered one) or several.
-        normalize: divide edge weights by the square roots of the degrees at both ends.
+        normalize: divide edge weights by these square roots; False leaves them unchanged.
         bias: add a trained constant to each output feature.
 
     Shapes:

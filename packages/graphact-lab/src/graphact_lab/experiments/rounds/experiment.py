@@ -49,7 +49,7 @@ class RoundsJob:
 
     @property
     def title(self) -> str:
-        return f"{self.method}, {self.rounds} rounds, {self.sources} sources"
+        return f"{self.method}, {self.rounds} rounds, {'seen' if self.sources == PARTS[0] else self.sources} sources"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphact.storage import write_atomically
 from graphact_lab.experiments.rounds.experiment import BANKS, FULL, NEAREST, PARTS, POINTWISE, QUICK, WITHOUT_SHIFT
+from graphact_lab.experiments.rounds.layer_note import layer_note
 from graphact_lab.figures import FAINT, GREY, INK, house_style, new_sheet, settle, to_png
 from graphact_lab.statistics import MIN_UNITS, Estimate, estimate
 from graphact_lab.store import Row
@@ -27,10 +28,10 @@ NAMES = {
     "gatv2": "GATv2",
     "max-ga-unshifted": "Max G.A. from k = 0",
     "mean-ga": "Mean G.A. (linear)",
-    NEAREST: "nearest neighbour",
+    NEAREST: "nearest neighbour (cosine)",
 }
 COLUMNS = {"random": "seen", "unseen": "unseen"}
-SOURCES = {"random": "sources seen in training", "unseen": "unseen sources"}
+SOURCES = {"random": "seen sources", "unseen": "unseen sources"}
 BANK, RIVAL, OTHER = "#0072b2", INK, GREY  # colours of banks, pointwise networks, all others
 CHANCE = 25.0
 
@@ -167,10 +168,12 @@ def wrapped(text: str) -> list[str]:
 
 
 def training_note(rows: Sequence[Row]) -> str:
-    """Return a sentence on the short training of the demo; empty for other presets."""
-    if rows[0].get("preset") != QUICK.preset:
-        return ""
-    return f" Training is short: {QUICK.epochs} epochs instead of the {FULL.epochs} of --preset full."
+    """Return a sentence on networks whose filters shift nothing, and one on the short training of the demo."""
+    results = RoundsResults(rows)
+    found = [layer_note(results.methods, results.rounds, label)]
+    if rows[0].get("preset") == QUICK.preset:
+        found.append(f"Training is short: {QUICK.epochs} epochs instead of the {FULL.epochs} of --preset full.")
+    return "".join(f" {note}" for note in found if note)
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
@@ -290,7 +293,7 @@ th:first-child {{ text-align: left; }}
 <p>A diffusion starts at one node of a graph with four communities. After up to 29 steps, one node has to name the
 community of the source. All networks exchange messages with their neighbours equally often. A guess is right once in
 four. If samples are divided at random, as in the paper, a source of the test was seen in training at neighbouring
-times; unseen sources do not occur in training.</p>
+times (seen sources). Unseen sources do not occur in training.</p>
 <div class="scroll" role="region" tabindex="0" aria-label="table"><table>
 <thead><tr>{header}</tr></thead>
 <tbody>

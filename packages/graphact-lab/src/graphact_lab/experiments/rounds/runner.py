@@ -108,9 +108,10 @@ def run(
     A nearest neighbour among the training signals, which reads all nodes, stands beside the networks.
     """
     watcher = watcher or JobWatcher()
-    watcher.plan(len(settings.jobs), sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs))
-    for sources in settings.sources:
-        tasks = make_tasks(settings, sources, seed)
+    tasks_of = {sources: make_tasks(settings, sources, seed) for sources in settings.sources}
+    finished = sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs)
+    watcher.plan(len(settings.jobs), finished, len(tasks_of[settings.sources[0]]))
+    for sources, tasks in tasks_of.items():
         neighbor = RoundsJob(NEAREST, 0, sources)
         if with_baselines and settings.task == LOCALIZATION:
             store.fill(settings.key(neighbor, seed), partial(nearest_neighbor, settings, neighbor, tasks, seed))
