@@ -56,8 +56,8 @@ ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 CATCH_UP = 16
 """Runs by which a node goes beyond what a majority of its neighbours announced, towards those that are further."""
-RECENT_SECONDS, RECENT_SLOTS = 2.0, 20
-"""Time for which the announcement of a neighbour counts; whichever is longer."""
+RECENT_RUNS = 20
+"""Runs of this node for which the announcement of a neighbour counts, however long they take."""
 NOT_FINITE = "its value is not finite"
 OTHER_DEPLOYMENT = "it is of another deployment"
 NOT_LOGGED = "the run is not logged"
@@ -121,9 +121,8 @@ class Node:
         self._meets = False  # whether neighbours differ from run to run
         self._announced: dict[int, deque[int]] = {j: deque(maxlen=ANNOUNCED) for j in links.neighbors}
         self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
-        self._begun: dict[
-            int, tuple[int, float]
-        ] = {}  # the highest run that a neighbour has begun, and when it said so
+        self._begun: dict[int, tuple[int, int]] = {}  # the highest run of a neighbour, and runs made when it was heard
+        self._runs_made = 0
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -167,7 +166,7 @@ class Node:
         if not 0 <= kind <= MAX_FIELD["program"]:
             raise ValueError(f"kind must lie between 0 and {MAX_FIELD['program']}, got {kind}")
         active = RunInProgress(program, run, kind, self.timing, now if start is None else start, finite=self.finite)
-        self.run = run
+        self.run, self._runs_made = run, self._runs_made + 1
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
         try:
@@ -360,6 +359,7 @@ class Node:
             ahead = 1 if message.run > self.run else -1
         else:
             run.silent.pop(message.sender, None)
+            self._note_run(message.sender, message.run)
             ahead = message.round - run.round
         if ahead < 0:
             raise RejectedError("stale")
@@ -413,12 +413,16 @@ class Node:
     def _believe(self, sender: int, run: int, now: float) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
         self._check_ahead(sender, run, now)
-        recent = now - max(RECENT_SECONDS, RECENT_SLOTS * self.timing.slot)
-        self._begun = {j: told for j, told in self._begun.items() if told[1] >= recent}
-        self._begun[sender] = max(run, self._begun.get(sender, (run, now))[0]), now
-        begun = sorted((told for told, _ in self._begun.values()), reverse=True)
+        self._note_run(sender, run)
+        recent = self._runs_made - RECENT_RUNS
+        begun = sorted((told for told, heard in self._begun.values() if heard >= recent), reverse=True)
         by_majority = begun[len(begun) // 2]
         self.latest_heard = min(begun[0], max(by_majority, self.run) + CATCH_UP)
+
+    def _note_run(self, sender: int, run: int) -> None:
+        """Remember the highest run of a neighbour, and that it was heard in this run of this node."""
+        told, _ = self._begun.get(sender, (run, 0))
+        self._begun[sender] = max(run, told), self._runs_made
 
     def _check_ahead(self, sender: int, run: int, now: float) -> None:
         """Raise RejectedError if the run of a neighbour cannot be true."""

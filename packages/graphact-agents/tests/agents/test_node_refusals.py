@@ -76,13 +76,30 @@ def test_a_majority_of_the_links_decides_how_far_runs_are(begun, latest):
     assert node.latest_heard == latest
 
 
-def test_neighbors_that_were_not_heard_for_long_have_no_say():
+def test_neighbors_that_were_not_heard_for_many_runs_have_no_say():
     node = lone_node((1, 2))
     node.receive(said(node, 1, run=7), now=0.0)
-    node.receive(said(node, 2, run=900), now=20.0)
-    assert node.latest_heard == 23
-    node.receive(said(node, 2, run=901), now=20.5)  # twenty slots of a second after the last word of 1
+    for run in range(1, 22):
+        node.receive(said(node, 2, run=900), now=20.0 * run)
+        assert node.latest_heard == max(7, run - 1) + 16
+        node.begin(run, talk(1.0), now=20.0 * run)
+        node.advance(20.0 * run + 9.0)
+    node.receive(said(node, 2, run=901), now=500.0)  # twenty runs after the last word of 1
     assert node.latest_heard == 901
+
+
+def test_a_captured_node_cannot_walk_the_numbers_away_however_seldom_signals_come():
+    """Nodes 1 and 2 answer in each run, 3 is down, and 4 claims to be further ahead, as far as it is believed."""
+    node = lone_node((1, 2, 3, 4))
+    for count in range(100):
+        now, run = 3600.0 * count, max(node.run + 1, node.latest_heard)
+        assert run <= 17 * count
+        node.begin(run, talk(1.0), now=now)
+        for j in (1, 2):
+            node.receive(said(node, j, run=run), now=now)
+        node.advance(now + 9.0)
+        node.receive(said(node, 4, run=node.run + 2**32), now=now + 1800.0)
+    assert node.counters.ahead == 0
 
 
 @pytest.mark.parametrize(
