@@ -1,5 +1,6 @@
 """Addresses of nodes: one host and port each, for every transport."""
 
+import ipaddress
 import random
 import socket
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ class Address:
             not colon
             or not host
             or not is_text
-            or not (port.isascii() and port.isdecimal())
+            or not (port.isascii() and port.isdecimal() and len(port) <= 5)
             or (":" in host and not bracketed)
             or int(port) > 65_535
         ):
@@ -37,7 +38,17 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """True if the host is this machine alone."""
-        return self.host.startswith("127.") or self.host in ("::1", "localhost")
+        with suppress(ValueError):
+            return ipaddress.ip_address(self.canonical.host).is_loopback
+        return False
+
+    @property
+    def canonical(self) -> "Address":
+        """The one spelling of a host that all its spellings have; ``localhost`` is ``127.0.0.1``."""
+        host = self.host.lower().removesuffix(".")
+        with suppress(ValueError):
+            return Address(str(ipaddress.ip_address(host)), self.port)
+        return Address("127.0.0.1" if host == "localhost" else host, self.port)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
