@@ -4,6 +4,7 @@ import datetime
 import ipaddress
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 TLS_FOLDER = "tls"
@@ -67,6 +68,26 @@ def sign(name: str, public_key: Any, authority_key: Any, days: int, host: str | 
     if host is not None:
         builder = builder.add_extension(x509.SubjectAlternativeName([alternative_name(host)]), critical=False)
     return builder.sign(authority_key, SHA256())
+
+
+def read_validity(certificate: Path) -> tuple[float, float]:
+    """Return from when to when the first authority in a file is valid, in Unix time; its certificates are, too."""
+    import ssl  # takes memory that agents without TLS need not
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certificate)
+    found = context.get_ca_certs()[0]
+    made, ends = (ssl.cert_time_to_seconds(str(found[name])) for name in ("notBefore", "notAfter"))
+    return made, ends
+
+
+def certificate_trouble(folder: Path, now: float) -> list[str]:
+    """Return that the certificates in a folder have ended, or that less than a tenth of their time is left, if so."""
+    made, ends = read_validity(folder / "ca.pem")
+    advice = "deploy again, deliver and restart all nodes"
+    if ends - now > (ends - made) / 10:
+        return []
+    return [f"its certificate {f'ends in {(ends - now) / 3600:.1f} hours' if now < ends else 'has ended'}; {advice}"]
 
 
 def alternative_name(host: str) -> Any:

@@ -24,6 +24,7 @@ from graphact import nn
 from graphact_agents import Deployment, MemoryLog
 from graphact_agents.addresses import Address, free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
+from graphact_agents.certificates import certificate_trouble, read_validity
 from graphact_agents.command import main
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog
@@ -390,3 +391,25 @@ def test_peers_that_are_not_heard_are_trouble(folders):
             other.next_event("result", where=lambda event: event["complete"])
             daemon.next_event("result", where=lambda event: event["complete"])
             assert get(address, "/healthz") == (200, "healthy\n")
+
+
+def test_an_origin_in_the_future_is_trouble(folders):
+    with Daemon(folders[0], *PERIOD, "--origin", str(time.time() + 3600)) as daemon:
+        code, text = get(daemon.next_event("ready")["status"], "/healthz")
+        assert code == 503
+        assert re.fullmatch(r"the first run, at its origin, is in 3[56]\d\d s\n", text)
+
+
+@pytest.mark.parametrize("days", [1, 365])
+def test_a_certificate_that_ends_soon_is_trouble(tmp_path, days):
+    """A tenth of its days before it ends; it is valid from a day before it was made."""
+    model = nn.FIR([1, 1], order=1).double()
+    settings = dict(transport="zenoh", valid_days=days, slot=0.2, period=2.0)
+    folder = split(model, undirected([(0, 1)], 2), tmp_path / "nodes", addresses=free_addresses(2), **settings)[0]
+    made, ends = read_validity(folder / "tls" / "ca.pem")
+    assert abs(ends - made - (days + 1) * 86_400) < 60
+    assert certificate_trouble(folder / "tls", time.time()) == []
+    (soon,) = certificate_trouble(folder / "tls", ends - 3600)
+    assert soon.startswith("its certificate ends in 1.0 hours")
+    (over,) = certificate_trouble(folder / "tls", ends + 1)
+    assert over.startswith("its certificate has ended")
