@@ -1,14 +1,10 @@
 """Addresses of nodes: one host and port each, for every transport."""
 
 import ipaddress
-import random
-import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-
-PORTS = range(10_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +75,3 @@ class Addresses:
 def status_address(text: str) -> Address:
     """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
     return Address.parse(f"127.0.0.1:{text}" if ":" not in text else text)
-
-
-def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
-    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations.
-
-    They are below those that Linux hands out by itself, so that no connection takes one before its node has started.
-    """
-    found: list[Address] = []
-    with ExitStack() as held:
-        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-            if len(found) == num_nodes:
-                return found
-            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            with suppress(OSError):
-                stream.bind((host, port))
-                datagrams.bind((host, port))
-                found.append(Address(host, port))
-    raise OSError(f"this machine has not got {num_nodes} free ports")

@@ -13,10 +13,10 @@ from agents.networks import links_of, pass_on, undirected
 from agents.one_node import lone_node, result_of, said, talk
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Node, Timing
-from graphact_agents.addresses import free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.messages import Kind
 from graphact_agents.signals import FileSignals
+from local_agents import free_addresses
 from support.on_agents import deploy, split, to_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16

@@ -14,8 +14,8 @@ import pytest
 
 from agents.networks import undirected
 from graphact import nn
-from graphact_agents.addresses import free_addresses
 from graphact_agents.command import make_parser
+from local_agents import free_addresses
 from support.on_agents import split
 from support.places import ROOT
 

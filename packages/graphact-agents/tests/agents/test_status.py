@@ -22,13 +22,14 @@ from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog
-from graphact_agents.addresses import Address, free_addresses
+from graphact_agents.addresses import Address
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.certificates import certificate_trouble, read_validity
 from graphact_agents.command import main
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog
 from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status, metrics
+from local_agents import free_addresses
 from support.on_agents import deploy, split
 from support.places import ROOT
 

@@ -4,10 +4,11 @@ import time
 
 import pytest
 
-from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import TLS_FOLDER, make_certificates
 from graphact_agents.transports.transport import open_transport
 from graphact_agents.transports.zenoh import ZenohTransport, endpoints
+from local_agents import free_addresses
 
 
 def open_line(tls=None):
