@@ -264,10 +264,6 @@ class Node:
         taken, self._results = self._results, []
         return taken
 
-    @property
-    def pending_bytes(self) -> int:
-        return self._mailbox.pending_bytes
-
     # Rounds
 
     def _resume(self, run: RunInProgress, received: Received | None, now: float) -> None:
