@@ -102,6 +102,20 @@ def test_a_captured_node_cannot_walk_the_numbers_away_however_seldom_signals_com
     assert node.counters.ahead == 0
 
 
+def test_a_captured_node_cannot_walk_the_numbers_away_from_one_whose_signals_are_frequent():
+    """Node 0 makes 60 runs while 1 and 2 make one."""
+    node = lone_node((1, 2, 3))
+    for count in range(600):
+        now, run = float(count), max(node.run + 1, node.latest_heard)
+        assert run <= 17 * count
+        node.begin(run, talk(1.0), now=now)
+        for j in (1, 2) if count % 59 == 0 else ():
+            node.receive(said(node, j, run=count), now=now)
+        node.advance(now + 0.9)
+        node.advance(now + 1.0)
+        node.receive(said(node, 3, run=node.run + 2**32), now=now + 0.5)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
