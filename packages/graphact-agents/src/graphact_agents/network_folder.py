@@ -234,17 +234,24 @@ def check_out(out: Path) -> None:
         return
     if not out.is_dir() or out.is_symlink():
         raise FileExistsError(f"{out} is not a folder; choose another")
-    if strange := [path.name for path in out.iterdir() if not is_node_folder(path)]:
-        raise FileExistsError(f"{out} holds other files, such as in {strange[0]!r:.60}; choose another folder")
+    if foreign := next(foreign_files(out), None):
+        raise FileExistsError(f"{out} holds {str(foreign)!r:.60}, which no deployment wrote; choose another folder")
 
 
-def is_node_folder(path: Path) -> bool:
-    """Return whether a deployment wrote a folder, perhaps of a node whose files were lost since."""
-    if not NODE_FOLDER.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
-        return False
-    names = {each.name for each in path.iterdir()}
-    has_others = any(each.is_dir() and each.name != TLS_FOLDER for each in path.iterdir())
-    return not has_others and (NODE in names or names <= {KEYS, *OWNED})
+def foreign_files(out: Path) -> Iterator[Path]:
+    """Yield what neither a deployment nor an agent wrote, relative to the folder of all nodes.
+
+    A folder of a node whose files were lost is none of it; files beside them, such as signals, stay there.
+    """
+    for folder in out.iterdir():
+        if not NODE_FOLDER.fullmatch(folder.name) or not folder.is_dir() or folder.is_symlink():
+            yield folder.relative_to(out)
+            continue
+        has_node = (folder / NODE).is_file()
+        for path in folder.iterdir():
+            is_known = path.name in (KEYS, *OWNED) or (has_node and not path.is_dir())
+            if not is_known:
+                yield path.relative_to(out)
 
 
 @contextmanager
