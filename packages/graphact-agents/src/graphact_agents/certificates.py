@@ -70,24 +70,26 @@ def sign(name: str, public_key: Any, authority_key: Any, days: int, host: str | 
     return builder.sign(authority_key, SHA256())
 
 
-def read_validity(certificate: Path) -> tuple[float, float]:
-    """Return from when to when the first authority in a file is valid, in Unix time; its certificates are, too."""
+def read_validity(folder: Path) -> tuple[float, float]:
+    """Return from when to when the certificates in a folder are valid, in Unix time, as their authority is."""
     import ssl  # takes memory that agents without TLS need not
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(certificate)
-    found = context.get_ca_certs()[0]
-    made, ends = (ssl.cert_time_to_seconds(str(found[name])) for name in ("notBefore", "notAfter"))
+    context.load_verify_locations(folder / "ca.pem")
+    found = context.get_ca_certs()
+    if not found:  # of an operator's own authority
+        return float("-inf"), float("inf")
+    made, ends = (ssl.cert_time_to_seconds(str(found[0][name])) for name in ("notBefore", "notAfter"))
     return made, ends
 
 
-def certificate_trouble(folder: Path, now: float) -> list[str]:
-    """Return that the certificates in a folder have ended, or that less than a tenth of their time is left, if so."""
-    made, ends = read_validity(folder / "ca.pem")
-    advice = "deploy again, deliver and restart all nodes"
-    if ends - now > (ends - made) / 10:
+def certificate_trouble(validity: tuple[float, float], now: float) -> list[str]:
+    """Return that certificates have ended, or that less than a tenth of their time is left, if so."""
+    made, ends = validity
+    if 10 * (ends - now) > ends - made:
         return []
-    return [f"its certificate {f'ends in {(ends - now) / 3600:.1f} hours' if now < ends else 'has ended'}; {advice}"]
+    when = f"ends in {(ends - now) / 3600:.1f} hours" if now < ends else "has ended"
+    return [f"its certificate {when}; deploy again, deliver and restart all nodes"]
 
 
 def alternative_name(host: str) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from graphact_agents.addresses import status_address
 from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
 from graphact_agents.arguments import check_integer
-from graphact_agents.certificates import TLS_FOLDER, certificate_trouble
+from graphact_agents.certificates import TLS_FOLDER, certificate_trouble, read_validity
 from graphact_agents.deployment import NODE, Deployment, check_folder
 from graphact_agents.disk import one_line, write_atomically
 from graphact_agents.events import EventWriter
@@ -123,6 +123,7 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             opened.callback(signal.signal, number, signal.signal(number, stop))
         watchdog, encrypted = Watchdog(), tls is not None
+        validity = None if tls is None else read_validity(tls)
 
         def tick() -> None:
             """Do what is due whenever the loop of the agent goes round."""
@@ -135,7 +136,7 @@ def serve(
             found = agent.status(transport, encrypted)
             reason = f"standard output is not read, or its disk is full: {events.untold} events were lost"
             trouble = [*found.trouble, *[reason] * bool(events.untold)]
-            trouble += certificate_trouble(tls, time.time()) if tls is not None else []
+            trouble += certificate_trouble(validity, time.time()) if validity is not None else []
             return replace(found, counters={**found.counters, "events_lost": events.lost}, trouble=trouble)
 
         ready = {"event": "ready", "node": links.node, "deployment": links.deployment, "transport": transport}

@@ -401,16 +401,28 @@ def test_an_origin_in_the_future_is_trouble(folders):
         assert re.fullmatch(r"the first run, at its origin, is in 3[56]\d\d s\n", text)
 
 
+def test_a_running_agent_tells_that_its_certificate_ends_soon(folders):
+    """Its clock is a year ahead, as the certificates see it."""
+    code = "import sys; from graphact_agents import certificates, command_run; "
+    code += "command_run.certificate_trouble = lambda v, now: certificates.certificate_trouble(v, now + 365 * 86_400); "
+    code += "from graphact_agents.command import main; sys.exit(main(sys.argv[1:]))"
+    options = [*PERIOD, "--transport", "zenoh", "--tls"]
+    with Daemon(folders[0], *options, command=("-c", code)) as daemon:
+        code, text = get(daemon.next_event("ready")["status"], "/healthz")
+    assert code == 503
+    assert "its certificate has ended; deploy again" in text or "its certificate ends in" in text
+
+
 @pytest.mark.parametrize("days", [1, 365])
 def test_a_certificate_that_ends_soon_is_trouble(tmp_path, days):
     """A tenth of its days before it ends; it is valid from a day before it was made."""
     model = nn.FIR([1, 1], order=1).double()
     settings = dict(transport="zenoh", valid_days=days, slot=0.2, period=2.0)
     folder = split(model, undirected([(0, 1)], 2), tmp_path / "nodes", addresses=free_addresses(2), **settings)[0]
-    made, ends = read_validity(folder / "tls" / "ca.pem")
+    made, ends = validity = read_validity(folder / "tls")
     assert abs(ends - made - (days + 1) * 86_400) < 60
-    assert certificate_trouble(folder / "tls", time.time()) == []
-    (soon,) = certificate_trouble(folder / "tls", ends - 3600)
+    assert certificate_trouble(validity, time.time()) == []
+    (soon,) = certificate_trouble(validity, ends - 3600)
     assert soon.startswith("its certificate ends in 1.0 hours")
-    (over,) = certificate_trouble(folder / "tls", ends + 1)
+    (over,) = certificate_trouble(validity, ends + 1)
     assert over.startswith("its certificate has ended")
