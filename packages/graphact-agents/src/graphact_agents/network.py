@@ -135,8 +135,8 @@ class NetworkFile:
             if (first := by_place.setdefault(address.canonical, i)) != i:
                 raise ValueError(f"{self.path}: nodes.{first} and nodes.{i} have the same address, {address}")
             if (status := self.settings(i).get("status")) and (found := status_address(status)).port:
-                machine = "" if address.is_loopback else address.canonical.host
-                if (first := by_place.setdefault((machine, found.canonical), i)) != i:
+                host = (found if address.is_loopback and found.is_loopback else address).canonical.host
+                if (first := by_place.setdefault((host, found.port), i)) != i:
                     raise ValueError(f"{self.path}: nodes.{first} and nodes.{i} have the same status, {found}")
 
     @property
