@@ -16,11 +16,10 @@ import tempfile
 
 import numpy as np
 import torch
-from agent_files import write_nodes
+from agent_files import LocalAgents, write_nodes
 from arguments import count
 
 from graphact import Graph, nn
-from graphact_agents.local_agents import LocalAgents
 
 NODES, EDGES, ROUNDS = 20, 55, 10
 WANTED = {"udp": 337, "zenoh": 130, "zenoh-tls": 0}

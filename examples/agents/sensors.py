@@ -16,7 +16,7 @@ import torch
 
 import graphact
 from graphact import Graph, nn
-from graphact_agents.local_agents import LocalAgents, deploy_locally
+from local_agents import LocalAgents, deploy_locally
 
 PERIOD, NOISE = 0.5, 0.5
 

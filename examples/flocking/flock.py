@@ -23,9 +23,11 @@ from pilot import FLIGHT, control_of  # beside this file
 import graphact
 from graphact_agents import ShiftRow, infer
 from graphact_agents.deployment import Deployment
-from graphact_agents.local_agents import LocalAgents, deploy_locally
 from graphact_agents.log import LOG_NAME, RoundClosed, read_log
 from graphact_lab.experiments.flocking import world as physics
+
+sys.path.append(str(Path(__file__).parents[1] / "agents"))
+from local_agents import LocalAgents, deploy_locally
 
 POLICY = Path(__file__).with_name("policy.safetensors")
 RECORD = "flight.npz"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from graphact_agents.deployment import Deployment
-from graphact_agents.events import write_event
+from graphact_agents.events import EventWriter
 from graphact_agents.inference import infer
 from graphact_agents.links import ShiftRow
 from graphact_agents.log import LOG_NAME, FileLog
@@ -81,7 +81,14 @@ class LossyTransport:
         self.inner.close()
 
 
-def fly(folder: Path, lines: deque[str | None], transport: LossyTransport, log: FileLog, flight: Flight) -> None:
+def fly(
+    folder: Path,
+    lines: deque[str | None],
+    transport: LossyTransport,
+    log: FileLog,
+    flight: Flight,
+    events: EventWriter,
+) -> None:
     """Answer a control to every line, the newest where several have come, until the last."""
     deployment = Deployment.load(folder)
     timing = Timing(slot=flight["slot"], request_after=flight["slot"] / 3, backoff=1.5)
@@ -89,7 +96,7 @@ def fly(folder: Path, lines: deque[str | None], transport: LossyTransport, log: 
     digest = agreement(deployment.model, **agreed)
     node = Node(deployment.links, log, timing, digest=digest, finite=True)
     me, due = deployment.node, 0.0
-    write_event({"event": "ready", "node": me, "last_run": log.last_run})
+    events.write({"event": "ready", "node": me, "last_run": log.last_run})
     while True:
         if not lines:
             now = time.monotonic()
@@ -113,9 +120,9 @@ def fly(folder: Path, lines: deque[str | None], transport: LossyTransport, log: 
         (result,) = results
         event = {"event": "control", "node": me, "run": run, "missed": sum(map(len, result.missed))}
         event |= {"used": sum(map(len, result.used)), "failed": bool(result.failure)}
-        write_event(event | ({} if result.failure else {"control": result.output.tolist()}))
+        events.write(event | ({} if result.failure else {"control": result.output.tolist()}))
         due = told["start"] + flight["period"] - LOOK
-    write_event({"event": "end", "node": me, "lost": transport.lost})
+    events.write({"event": "end", "node": me, "lost": transport.lost})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -139,8 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     network = open_transport(options.transport, links, deployment.reached)
     transport = LossyTransport(network, links.node, flight["loss"], flight["seed"])
     threading.Thread(target=read, daemon=True).start()
-    with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log:
-        fly(options.folder, lines, transport, log, flight)
+    with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log, EventWriter() as events:
+        fly(options.folder, lines, transport, log, flight, events)
     return 0
 
 

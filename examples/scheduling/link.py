@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from graphact_agents.deployment import Deployment
-from graphact_agents.events import write_event
+from graphact_agents.events import EventWriter
 from graphact_agents.inference import infer
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.model import agreement
@@ -63,12 +63,12 @@ def decide(deployment, queue):
     return np.array([float(queue > 0 and not stronger)])
 
 
-def serve(deployment, lines, transport, log, settings):
+def serve(deployment, lines, transport, log, settings, events):
     """Decide at every line, the newest where several have come, until the last."""
     digest = agreement(deployment.model, slot=settings["round"])
     timing = Timing(slot=settings["round"], request_after=settings["round"] / 3, backoff=1.5)
     node = Node(deployment.links, log, timing, digest=digest, finite=True)
-    write_event({"event": "ready", "node": deployment.node})
+    events.write({"event": "ready", "node": deployment.node})
     while True:
         if not lines:
             drive(node, transport, time.monotonic() + 0.002)
@@ -87,8 +87,8 @@ def serve(deployment, lines, transport, log, settings):
         (result,) = results
         event = {"event": "decision", "node": deployment.node, "run": told["run"]}
         event["missed"] = sum(map(len, result.missed))
-        write_event(event | ({} if result.failure else {"sends": bool(result.output[0])}))
-    write_event({"event": "end", "node": deployment.node, "lost": transport.lost})
+        events.write(event | ({} if result.failure else {"sends": bool(result.output[0])}))
+    events.write({"event": "end", "node": deployment.node, "lost": transport.lost})
 
 
 def main():
@@ -109,8 +109,8 @@ def main():
     network = open_transport("udp", deployment.links, deployment.reached)
     transport = LossyTransport(network, deployment.node, settings["loss"], settings["seed"])
     threading.Thread(target=read, daemon=True).start()
-    with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log:
-        serve(deployment, lines, transport, log, settings)
+    with closing(transport), closing(FileLog(options.folder / LOG_NAME)) as log, EventWriter() as events:
+        serve(deployment, lines, transport, log, settings, events)
     return 0
 
 

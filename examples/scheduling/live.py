@@ -19,10 +19,12 @@ import numpy as np
 import torch
 
 import graphact
-from graphact_agents.local_agents import LocalAgents, deploy_locally
 from graphact_lab.experiments.scheduling.conflicts import draw_geometric
 from graphact_lab.experiments.scheduling.greedy_rules import heard, local_greedy, rule_key
 from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
+
+sys.path.append(str(Path(__file__).parents[1] / "agents"))
+from local_agents import LocalAgents, deploy_locally
 
 KEYS = Path(__file__).with_name("keys.safetensors")
 SLOTS = "slots.json"

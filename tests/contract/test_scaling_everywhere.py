@@ -12,8 +12,7 @@ from graphact import nn
 from graphact.guarantees.layers import flatten
 from graphact.spec import UnsupportedModelError
 from graphact_agents import Deployment, simulate_inference
-from graphact_agents.addresses import free_addresses
-from graphact_agents.local_agents import LocalAgents
+from local_agents import LocalAgents, free_addresses
 from support.graphs import random_graph
 from support.on_agents import deploy, split
 

@@ -1,13 +1,10 @@
 """Addresses of nodes: one host and port each, for every transport."""
 
-import random
-import socket
+import ipaddress
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-
-PORTS = range(10_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Address:
             not colon
             or not host
             or not is_text
-            or not (port.isascii() and port.isdecimal())
+            or not (port.isascii() and port.isdecimal() and len(port) <= 5)
             or (":" in host and not bracketed)
             or int(port) > 65_535
         ):
@@ -37,7 +34,17 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """True if the host is this machine alone."""
-        return self.host.startswith("127.") or self.host in ("::1", "localhost")
+        with suppress(ValueError):
+            return ipaddress.ip_address(self.canonical.host).is_loopback
+        return False
+
+    @property
+    def canonical(self) -> "Address":
+        """The one spelling of a host that all its spellings have; ``localhost`` is ``127.0.0.1``."""
+        host = self.host.lower().removesuffix(".")
+        with suppress(ValueError):
+            return Address(str(ipaddress.ip_address(host)), self.port)
+        return Address("127.0.0.1" if host == "localhost" else host, self.port)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -68,22 +75,3 @@ class Addresses:
 def status_address(text: str) -> Address:
     """Return the status address that a text stands for: a port of this machine, or ``host:port``."""
     return Address.parse(f"127.0.0.1:{text}" if ":" not in text else text)
-
-
-def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
-    """Ports of this machine that are free now, both for TCP and for UDP; for tests and demonstrations.
-
-    They are below those that Linux hands out by itself, so that no connection takes one before its node has started.
-    """
-    found: list[Address] = []
-    with ExitStack() as held:
-        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-            if len(found) == num_nodes:
-                return found
-            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            with suppress(OSError):
-                stream.bind((host, port))
-                datagrams.bind((host, port))
-                found.append(Address(host, port))
-    raise OSError(f"this machine has not got {num_nodes} free ports")

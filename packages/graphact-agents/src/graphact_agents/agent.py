@@ -263,6 +263,8 @@ class Agent:
         age = None if tally.finished is None else round(now - tally.finished, 3)
         quiet = tally.quiet(node.timing.slot, getattr(self._schedule, "period", None))
         trouble = [reason] * bool(reason) + quiet + tally.trouble(node.links.hears, heard)
+        if isinstance(self._schedule, Clocked) and (wait := self._schedule.origin - self._clock()) > 0:
+            trouble.append(f"the first run, at its origin, is in {wait:.0f} s")
         trouble += [f"{j}: {peer['refused']}" for j, peer in peers.items() if peer["refused"]]
         about = (node.links.node, node.links.deployment, transport, node.run)
         return Status(*about, not reason, reason, age, self.counters, peers, tally.started, encrypted, trouble)

@@ -4,6 +4,7 @@ import datetime
 import ipaddress
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 TLS_FOLDER = "tls"
@@ -67,6 +68,28 @@ def sign(name: str, public_key: Any, authority_key: Any, days: int, host: str | 
     if host is not None:
         builder = builder.add_extension(x509.SubjectAlternativeName([alternative_name(host)]), critical=False)
     return builder.sign(authority_key, SHA256())
+
+
+def read_validity(folder: Path) -> tuple[float, float]:
+    """Return from when to when the certificates in a folder are valid, in Unix time, as their authority is."""
+    import ssl  # takes memory that agents without TLS need not
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(folder / "ca.pem")
+    found = context.get_ca_certs()
+    if not found:  # of an operator's own authority
+        return float("-inf"), float("inf")
+    made, ends = (ssl.cert_time_to_seconds(str(found[0][name])) for name in ("notBefore", "notAfter"))
+    return made, ends
+
+
+def certificate_trouble(validity: tuple[float, float], now: float) -> list[str]:
+    """Return that certificates have ended, or that less than a tenth of their time is left, if so."""
+    made, ends = validity
+    if 10 * (ends - now) > ends - made:
+        return []
+    when = f"ends in {(ends - now) / 3600:.1f} hours" if now < ends else "has ended"
+    return [f"its certificate {when}; deploy again, deliver and restart all nodes"]
 
 
 def alternative_name(host: str) -> Any:

@@ -6,16 +6,16 @@ import json
 import signal
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from graphact_agents.addresses import status_address
 from graphact_agents.agent import Agent, BackToBack, Clocked, Schedule
 from graphact_agents.arguments import check_integer
-from graphact_agents.certificates import TLS_FOLDER
+from graphact_agents.certificates import TLS_FOLDER, certificate_trouble, read_validity
 from graphact_agents.deployment import NODE, Deployment, check_folder
-from graphact_agents.disk import write_atomically
+from graphact_agents.disk import one_line, write_atomically
 from graphact_agents.events import EventWriter
 from graphact_agents.log import LOG_NAME, FileLog
 from graphact_agents.messages import MAX_RUN
@@ -23,7 +23,7 @@ from graphact_agents.network import DEFAULTS, SETTINGS, SOURCES, check_schedule,
 from graphact_agents.readings import Readings
 from graphact_agents.runs import Timing
 from graphact_agents.signals import FileSignals, SensorSignals, Signals, StreamSignals
-from graphact_agents.status import Status, Watchdog, memory_use
+from graphact_agents.status import STATUS_NAME, Status, Watchdog, memory_use
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
 
 
@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--period", type=float, metavar="S", help=help_ + "(default: as long as a run may take)")
     add("--origin", type=float, metavar="T", help="Unix time of run 0, the same at all nodes (default: 0)")
     add("--slot", type=float, help="seconds for one round (default: 0.18)")
-    add("--runs", type=int, help="end after this many runs, skipped ones included")
+    help_ = "end after this many runs, skipped ones included; without a clock a run waits for its signal"
+    add("--runs", type=int, help=help_)
     help_ = "encrypt with tls/{ca,cert,key}.pem of the folder (zenoh)"
     add("--tls", action=switch, help=help_)
     help_ = "neighbours come and go: in the slot before a run, those that take part announce it"
@@ -74,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
     if options.sensor is not None:
         signals = SensorSignals(options.sensor, model, options.lead)
     elif options.signals == "-":
-        signals = StreamSignals(sys.stdin.buffer, model)
+        # a file of its own: the interpreter closes sys.stdin at its end, and fails while a thread waits for a line
+        signals = StreamSignals(open(0, "rb", closefd=False), model)  # noqa: SIM115
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
     if model.readings is not None:
@@ -121,6 +123,7 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             opened.callback(signal.signal, number, signal.signal(number, stop))
         watchdog, encrypted = Watchdog(), tls is not None
+        validity = None if tls is None else read_validity(tls)
 
         def tick() -> None:
             """Do what is due whenever the loop of the agent goes round."""
@@ -132,17 +135,23 @@ def serve(
         def ask() -> Status:
             found = agent.status(transport, encrypted)
             reason = f"standard output is not read, or its disk is full: {events.untold} events were lost"
-            trouble = [*found.trouble, reason] if events.untold else found.trouble
+            trouble = [*found.trouble, *[reason] * bool(events.untold)]
+            trouble += certificate_trouble(validity, time.time()) if validity is not None else []
             return replace(found, counters={**found.counters, "events_lost": events.lost}, trouble=trouble)
 
         ready = {"event": "ready", "node": links.node, "deployment": links.deployment, "transport": transport}
         ready |= {"encrypted": encrypted, "last_run": log.last_run}
+        with suppress(OSError):  # of an earlier start; whoever checks this agent by its folder would ask there
+            (folder / STATUS_NAME).unlink(missing_ok=True)
         if status is not None:
-            from graphact_agents.status_server import STATUS_NAME, StatusServer  # takes memory that others need not
+            from graphact_agents.status_server import StatusServer  # takes memory that others need not
 
             server = opened.enter_context(closing(StatusServer(status, ask)))
             ready["status"] = str(server.address)
-            write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
+            try:
+                write_atomically(folder / STATUS_NAME, json.dumps({"status": str(server.address)}).encode())
+            except OSError as error:  # such as a full disk, which may have room again
+                sys.stderr.write(f"graphact-agents: {one_line(error)}; status does not find this agent by its folder\n")
         gc.freeze()  # what is there stays: no need to look through it again and again
         used_to_start = time.process_time()
         watchdog.tell("READY=1")

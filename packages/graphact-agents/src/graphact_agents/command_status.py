@@ -14,8 +14,8 @@ from graphact_agents.deployment import NODE
 from graphact_agents.disk import one_line, read_json
 from graphact_agents.network import NETWORK_NAME, NetworkFile
 from graphact_agents.network_folder import current_deployment
-from graphact_agents.status import OUTCOMES
-from graphact_agents.status_server import STATUS_NAME, fetch_status
+from graphact_agents.status import OUTCOMES, STATUS_NAME
+from graphact_agents.status_server import fetch_status
 
 ASKED_TOGETHER = 16
 """Agents that are asked at the same time: those that do not answer take two seconds each."""

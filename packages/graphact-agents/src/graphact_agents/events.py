@@ -116,9 +116,3 @@ class EventWriter:
 def to_line(event: Event) -> bytes:
     """Return an event as JSON, with the time; ValueError if it holds NaN or infinity."""
     return (json.dumps(event | {"time": round(time.time(), 3)}, allow_nan=False) + "\n").encode()
-
-
-def write_event(event: Event) -> None:
-    """Write one event; OSError if its reader has gone."""
-    with EventWriter() as events:
-        events.write(event)

@@ -31,8 +31,8 @@ Span = tuple[int, int]  # the first and the last run
 class Began:
     """The node took a run number into use.
 
-    ``spans`` are all numbers that are used up, where they are not one span; ``present`` are the neighbours of this run,
-    where they differ from run to run (:meth:`graphact_agents.Node.meet`).
+    ``spans`` are all numbers that are used up, where they are not one span or an earlier file has some of them;
+    ``present`` are the neighbours of this run, where they differ from run to run (:meth:`graphact_agents.Node.meet`).
     """
 
     run: int
@@ -151,7 +151,8 @@ class FileLog:
         except BaseException:
             os.close(self._file)
             raise
-        is_whole, records = all(end.is_whole for end in ends), [each for end in ends for each in end.records]
+        is_whole = all(end.is_whole for end in ends) and not ends[0].lacks_first
+        records = [each for end in ends for each in end.records]
         damaged = [reason for end in ends for reason in end.damaged]
         if damaged and not records:
             os.close(self._file)
@@ -187,7 +188,8 @@ class FileLog:
                 self._put_aside()
             self.used.add(record.run)
             spans = self.used.spans
-            written = b', "spans": %s' % json.dumps(spans).encode() if len(spans) > 1 else b""
+            is_told = len(spans) > 1 or (spans != [(record.run, record.run)] and not os.fstat(self._file).st_size)
+            written = b', "spans": %s' % json.dumps(spans).encode() if is_told else b""
             if record.present is not None:
                 written += b', "present": %s' % json.dumps(record.present).encode()
             line = seal(b'{"run": %d, "program": %d%s' % (record.run, record.program, written))
@@ -260,12 +262,14 @@ class LogEnd(NamedTuple):
         is_whole: whether they are from the beginning on.
         damaged: for each line that cannot be read, why.
         is_torn: whether the last of them is such a line.
+        lacks_first: whether the first of them is such a line.
     """
 
     records: list[Record]
     is_whole: bool
     damaged: list[str]
     is_torn: bool
+    lacks_first: bool
 
 
 def read_end(path: Path) -> LogEnd:
@@ -276,22 +280,27 @@ def read_end(path: Path) -> LogEnd:
         stream.seek(begin)
         content = stream.read()
         kept = content.rfind(b"\n") + 1
+        if b"\0" in content[kept:]:  # a power failure kept the length of the file and lost its content
+            stream.write(b"\n")
+            content += b"\n"
+            kept = len(content)
         if kept < len(content):
             if begin and not kept:
                 raise ValueError(f"{path}: its end is not a log: no line ends in the last {TAIL_BYTES} bytes")
             stream.truncate(begin + kept)
     records: list[Record] = []
     has_lost_its_end = is_sealed(content[kept:-1] + b"\n")  # the last line; one that a crash cut off was not written
-    damaged, is_torn = list[str](), has_lost_its_end
+    damaged, is_torn, lacks_first = list[str](), has_lost_its_end, False
     for line in content[:kept].split(b"\n")[bool(begin) : -1]:  # the first may be cut
         try:
             record = parse_record(line)
             records += [] if record is None else [record]
             is_torn = has_lost_its_end
         except ValueError as error:
+            lacks_first = lacks_first or not records
             damaged.append(str(error))
             is_torn = True
-    return LogEnd(records, begin == 0, damaged, is_torn)
+    return LogEnd(records, begin == 0, damaged, is_torn, lacks_first)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:

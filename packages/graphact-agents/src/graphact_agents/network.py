@@ -130,10 +130,14 @@ class NetworkFile:
             raise ValueError(f"{self.path}: nodes.{missing[0]} must have an address, such as 10.0.0.7:7500")
         if self.shared.get("tls") and self.transport == "udp":
             raise ValueError(f'{self.path}: network: tls = true needs transport = "zenoh", got udp')
-        by_address: dict[Address, int] = {}
+        by_place: dict[object, int] = {}
         for i, address in self.addresses.items():
-            if (first := by_address.setdefault(address, i)) != i:
+            if (first := by_place.setdefault(address.canonical, i)) != i:
                 raise ValueError(f"{self.path}: nodes.{first} and nodes.{i} have the same address, {address}")
+            if (status := self.settings(i).get("status")) and (found := status_address(status)).port:
+                host = (found if address.is_loopback and found.is_loopback else address).canonical.host
+                if (first := by_place.setdefault((host, found.port), i)) != i:
+                    raise ValueError(f"{self.path}: nodes.{first} and nodes.{i} have the same status, {found}")
 
     @property
     def addresses(self) -> dict[int, Address]:

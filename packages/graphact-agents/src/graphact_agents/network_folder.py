@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.certificates import AUTHORITY, TLS_FOLDER, make_certificates
-from graphact_agents.deployment import KEYS, MODEL, NODE, deploy
+from graphact_agents.deployment import KEYS, MODEL, NODE, OWNED, deploy
 from graphact_agents.disk import (
     check_owner,
     check_parent,
@@ -33,6 +34,9 @@ from graphact_agents.model_file import load_model
 from graphact_agents.network import AGREED, DEFAULTS, NETWORK_NAME, NetworkFile, check_schedule
 
 GRAPH, SECRETS, LOCK = "graph.npz", "secrets.json", ".lock"
+DRAWN = ".secrets.json.drawn"
+"""Secrets of folders that are being written."""
+NODE_FOLDER = re.compile(r"node-\d+", re.ASCII)
 BASE_PORT, STATUS_PORTS = 7500, 1000
 """The port of node 0 on one machine, and how far above the port of a node its status is."""
 HEAD = """\
@@ -152,6 +156,8 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
                 target = built / f"node-{i}"
                 replace(nodes[i], addresses=addresses, settings=settings).save(target, certificates.get(i))
                 carry_over(out / target.name, target)
+        (folder / DRAWN).replace(folder / SECRETS)
+        sync(folder)
     folders = [out / f"node-{i}" for i in file.nodes]
     cost = cost_of_inference(model, operator.num_edges, slot=agreed["slot"])
     return Rollout(nodes[0].links.deployment, folders, file, cost, left_out)
@@ -187,7 +193,10 @@ def fingerprint(
 
 
 def renew_secrets(folder: Path, agreed: str, *, keep_keys: bool) -> tuple[bytes, int]:
-    """Draw the secret of the links and the number of the deployment, or keep what is to be kept; both are written.
+    """Draw the secret of the links and the number of the deployment, or keep what is to be kept.
+
+    Both are written to a file that becomes that of the secrets when the folders are there. A process that is killed
+    between the two leaves new folders and the secrets before: ``keep_keys`` then keeps the keys before.
 
     The number is a hash of what nodes agree upon and of a number that is drawn, so that no deployment's comes back:
     with the same keys, values of two deployments would have the same tags.
@@ -204,7 +213,7 @@ def renew_secrets(folder: Path, agreed: str, *, keep_keys: bool) -> tuple[bytes,
         epoch = int.from_bytes(hashlib.blake2b(agreed.encode(), key=drawn, digest_size=8).digest(), "big")
     content = {"secret": secret.hex(), "agreed": agreed, "deployment": f"{epoch:016x}"}
     content["sha256"] = hash_json(content, "sha256")
-    write_atomically(path, json.dumps(content, indent=1).encode(), mode=0o600)
+    write_atomically(folder / DRAWN, json.dumps(content, indent=1).encode(), mode=0o600)
     return secret, epoch
 
 
@@ -220,13 +229,29 @@ def read_secrets(folder: Path) -> dict[str, str]:
 
 
 def check_out(out: Path) -> None:
-    """Raise FileExistsError if a folder holds something else than nodes."""
+    """Raise FileExistsError if a folder holds something else than what deployments and agents write."""
     if not out.exists():
         return
     if not out.is_dir() or out.is_symlink():
         raise FileExistsError(f"{out} is not a folder; choose another")
-    if strange := [path.name for path in out.iterdir() if not (path.name.startswith("node-") and path.is_dir())]:
-        raise FileExistsError(f"{out} holds other files, such as {strange[0]!r:.60}; choose another folder")
+    if foreign := next(foreign_files(out), None):
+        raise FileExistsError(f"{out} holds {str(foreign)!r:.60}, which no deployment wrote; choose another folder")
+
+
+def foreign_files(out: Path) -> Iterator[Path]:
+    """Yield what neither a deployment nor an agent wrote, relative to the folder of all nodes.
+
+    A folder of a node whose files were lost is none of it; files beside them, such as signals, stay there.
+    """
+    for folder in out.iterdir():
+        if not NODE_FOLDER.fullmatch(folder.name) or not folder.is_dir() or folder.is_symlink():
+            yield folder.relative_to(out)
+            continue
+        has_node = (folder / NODE).is_file()
+        for path in folder.iterdir():
+            is_known = path.name in (KEYS, *OWNED) or (has_node and not path.is_dir())
+            if not is_known:
+                yield path.relative_to(out)
 
 
 @contextmanager

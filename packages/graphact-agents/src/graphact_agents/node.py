@@ -56,8 +56,8 @@ ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 CATCH_UP = 16
 """Runs by which a node goes beyond what a majority of its neighbours announced, towards those that are further."""
-RECENT_SECONDS, RECENT_SLOTS = 2.0, 20
-"""Time for which the announcement of a neighbour counts; whichever is longer."""
+RECENT_RUNS, RECENT_SECONDS = 20, 60.0
+"""Runs of this node, and time, for which the announcement of a neighbour counts; whichever ends later."""
 NOT_FINITE = "its value is not finite"
 OTHER_DEPLOYMENT = "it is of another deployment"
 NOT_LOGGED = "the run is not logged"
@@ -121,9 +121,9 @@ class Node:
         self._meets = False  # whether neighbours differ from run to run
         self._announced: dict[int, deque[int]] = {j: deque(maxlen=ANNOUNCED) for j in links.neighbors}
         self._welcomed: dict[int, float] = {}  # when a greeting of a neighbour was last answered
-        self._begun: dict[
-            int, tuple[int, float]
-        ] = {}  # the highest run that a neighbour has begun, and when it said so
+        self._begun: dict[int, int] = {}  # the highest run of a neighbour
+        self._heard_at: dict[int, tuple[int, float]] = {}  # runs made when it was last heard to be in a run, and when
+        self._runs_made = 0
         self._outgoing: list[tuple[int, bytes]] = []
         self._results: list[RunResult] = []
 
@@ -167,7 +167,7 @@ class Node:
         if not 0 <= kind <= MAX_FIELD["program"]:
             raise ValueError(f"kind must lie between 0 and {MAX_FIELD['program']}, got {kind}")
         active = RunInProgress(program, run, kind, self.timing, now if start is None else start, finite=self.finite)
-        self.run = run
+        self.run, self._runs_made = run, self._runs_made + 1
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
         try:
@@ -265,10 +265,6 @@ class Node:
         taken, self._results = self._results, []
         return taken
 
-    @property
-    def pending_bytes(self) -> int:
-        return self._mailbox.pending_bytes
-
     # Rounds
 
     def _resume(self, run: RunInProgress, received: Received | None, now: float) -> None:
@@ -360,6 +356,7 @@ class Node:
             ahead = 1 if message.run > self.run else -1
         else:
             run.silent.pop(message.sender, None)
+            self._note_run(message.sender, message.run, now)
             ahead = message.round - run.round
         if ahead < 0:
             raise RejectedError("stale")
@@ -413,12 +410,17 @@ class Node:
     def _believe(self, sender: int, run: int, now: float) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
         self._check_ahead(sender, run, now)
-        recent = now - max(RECENT_SECONDS, RECENT_SLOTS * self.timing.slot)
-        self._begun = {j: told for j, told in self._begun.items() if told[1] >= recent}
-        self._begun[sender] = max(run, self._begun.get(sender, (run, now))[0]), now
-        begun = sorted((told for told, _ in self._begun.values()), reverse=True)
+        self._note_run(sender, run, now)
+        made, since = self._runs_made - RECENT_RUNS, now - RECENT_SECONDS
+        recent = [j for j, (runs, at) in self._heard_at.items() if runs >= made or at >= since]
+        begun = sorted((self._begun[j] for j in recent), reverse=True)
         by_majority = begun[len(begun) // 2]
         self.latest_heard = min(begun[0], max(by_majority, self.run) + CATCH_UP)
+
+    def _note_run(self, sender: int, run: int, now: float) -> None:
+        """Remember the highest run of a neighbour, and that it was heard now, in this run of this node."""
+        self._begun[sender] = max(run, self._begun.get(sender, run))
+        self._heard_at[sender] = self._runs_made, now
 
     def _check_ahead(self, sender: int, run: int, now: float) -> None:
         """Raise RejectedError if the run of a neighbour cannot be true."""

@@ -228,10 +228,6 @@ class Mailbox:
         for tag in [tag for tag in self._kept[sender] if tag[0] < before]:
             self.take(sender, *tag)
 
-    @property
-    def pending_bytes(self) -> int:
-        return sum(self._bytes.values())
-
 
 @dataclass(slots=True)
 class SentRound:

@@ -16,6 +16,8 @@ from typing import Any
 
 from graphact_agents.runs import Counters, RunResult
 
+STATUS_NAME = "status.json"
+"""In the folder of a node: where its agent answers."""
 STALLED = 5.0
 """Seconds without a sign of life of the agent's loop after which it is not healthy."""
 SENT = {"data_sent": "data", "resent": "resent", "requests_sent": "request", "greetings_sent": "greeting"}

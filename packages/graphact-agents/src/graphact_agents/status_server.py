@@ -16,8 +16,6 @@ from graphact_agents.addresses import Address
 from graphact_agents.disk import one_line
 from graphact_agents.status import OUTCOMES, REASONS, SENT, Status, memory_use
 
-STATUS_NAME = "status.json"
-"""In the folder of a node: where its agent answers."""
 MAX_REQUEST_BYTES = 4096
 MAX_CONNECTIONS = 64
 REQUEST_SECONDS = 1.0

@@ -16,6 +16,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
 from agents.networks import SECRET, links_of
+from agents.one_node import pending_bytes
 from graphact_agents import Exchange, Limits, MemoryLog, Node, Timing
 from graphact_agents.messages import HEADER, MAX_DATAGRAM, TAG_BYTES, authenticate, link_key
 
@@ -134,7 +135,7 @@ def attack(count, seed=0):
             node.take_results()
         accepted += 2 * ROUNDS
         assert victim.counters.received == accepted
-        assert victim.pending_bytes == 0
+        assert pending_bytes(victim) == 0
         if run == 20:
             tracemalloc.reset_peak()  # what was imported on the way is no growth
             baseline, _ = tracemalloc.get_traced_memory()

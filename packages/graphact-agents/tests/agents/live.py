@@ -14,9 +14,9 @@ import numpy as np
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Timing
-from graphact_agents.addresses import free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.messages import GREETINGS, NOTHING, Kind, Message, Payload, encode
+from local_agents import free_addresses
 from support.on_agents import split
 
 PATIENCE = 60.0

@@ -32,3 +32,8 @@ def lone_node(hears=(1,), **options):
     """Node 0 alone, without anybody to answer."""
     place = links_of([(0, j) for j in hears] + [(j, 0) for j in hears], max(hears) + 1)[0]
     return Node(place, MemoryLog(), Timing(slot=1.0, request_after=0.1, backoff=1.5, jitter=1e-9), seed=0, **options)
+
+
+def pending_bytes(node):
+    """The bytes of values that wait for their round."""
+    return sum(node._mailbox._bytes.values())

@@ -21,13 +21,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
+sys.path.insert(2, str(Path(__file__).parents[4] / "examples" / "agents"))
 from agents.networks import undirected
 from agents.replay import answered_links, dense_matrix, replay
 from graphact import nn
 from graphact_agents import Deployment, read_log
-from graphact_agents.addresses import free_addresses
-from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import Began, RoundClosed
+from local_agents import LocalAgents, free_addresses
 from support.on_agents import split
 
 SLOT = 0.18

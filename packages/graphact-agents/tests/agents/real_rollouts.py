@@ -17,16 +17,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(1, str(Path(__file__).parents[3] / "graphact" / "tests"))
+sys.path.insert(2, str(Path(__file__).parents[4] / "examples" / "agents"))
 import graphact
 from agents.networks import undirected
 from agents.real_faults import random_graph
 from agents.replay import answered_links, replay
 from graphact import nn
 from graphact_agents import Deployment, read_log
-from graphact_agents.addresses import free_addresses
-from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import RoundClosed
 from graphact_agents.network_folder import deploy_network, init_network
+from local_agents import LocalAgents, free_addresses
 
 ENTRIES = 16
 """Signals of each node, which it repeats."""

@@ -49,7 +49,7 @@ class HostileSimulation(Simulation):
         super()._begin(i, run, begins)
         if self.faults.poison and self._random.random() < self.faults.poison:
             for j, datagram in poison(node.links, run, self.kind, self._random):
-                self.network.inject(j, datagram)
+                self.network._fly(j, datagram)
 
 
 def poison(links, run, program, rng):

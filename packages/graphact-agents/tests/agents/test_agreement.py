@@ -10,13 +10,13 @@ import pytest
 import graphact_agents as agents
 from agents.live import Daemon
 from agents.networks import links_of, pass_on, undirected
-from agents.one_node import lone_node, result_of, said, talk
+from agents.one_node import lone_node, pending_bytes, result_of, said, talk
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog, Node, Timing
-from graphact_agents.addresses import free_addresses
 from graphact_agents.agent import Agent, BackToBack, Clocked
 from graphact_agents.messages import Kind
 from graphact_agents.signals import FileSignals
+from local_agents import free_addresses
 from support.on_agents import deploy, split, to_model
 
 ONE, OTHER = b"1" * 16, b"2" * 16
@@ -179,7 +179,7 @@ def test_run_numbers_far_ahead_are_refused():
             said(node, 1, run=run)
     node.receive(said(node, 1, run=2**63 - 1), now=0.1)
     node.receive(said(node, 1, run=5 + 2**32 + 1), now=0.1)
-    assert (node.counters.ahead, node.latest_heard, node.pending_bytes) == (2, -1, 0)
+    assert (node.counters.ahead, node.latest_heard, pending_bytes(node)) == (2, -1, 0)
     assert node.refusals == {1: "its run is more than 4294967296 ahead of this node"}
     node.receive(said(node, 1, run=5 + 2**32), now=0.1)
     assert node.latest_heard == 5 + 2**32  # a node that was away for long goes on with it

@@ -13,7 +13,7 @@ import graphact
 import graphact_agents
 from agents.networks import undirected
 from graphact import nn
-from graphact_agents.addresses import free_addresses
+from local_agents import free_addresses
 
 SOURCE = Path(graphact_agents.__file__).parent
 ALONE = """

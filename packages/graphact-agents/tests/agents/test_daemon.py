@@ -14,9 +14,9 @@ import torch
 from agents.networks import GRAPHS, undirected
 from graphact import nn
 from graphact_agents import Deployment
-from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
-from graphact_agents.local_agents import LocalAgents
+from local_agents import LocalAgents, free_addresses
 from support.on_agents import split
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from graphact_agents.addresses import free_addresses
 from graphact_agents.network import SETTINGS
 from graphact_agents.status import REASONS
+from local_agents import free_addresses
 from support.places import ROOT
 
 pytestmark = pytest.mark.slow

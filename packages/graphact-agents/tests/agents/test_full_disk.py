@@ -1,6 +1,7 @@
 """F10: a full disk costs runs, and nothing else: what is not logged is not sent, and the agent goes on."""
 
 import resource
+import signal
 
 import numpy as np
 import pytest
@@ -101,3 +102,17 @@ def test_a_full_disk_costs_the_memory_of_readings_alone(tmp_path, limit):
     np.testing.assert_array_equal(readings.take(1), [2.0, 1.0, np.nan])
     limit(resource.RLIM_INFINITY)
     np.testing.assert_array_equal(Readings(source, make_model(), tmp_path).take(2), [3.0, np.nan, 1.0])
+
+
+def test_an_agent_starts_on_a_full_disk(tmp_path):
+    """It tells that it cannot write where it answers, and runs as soon as there is room."""
+    folders = make_network(tmp_path, [(0, 1)], 2)
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY)); "
+    code += "from graphact_agents.command import main; sys.exit(main(sys.argv[1:]))"
+    options = ["--transport", "udp", "--slot", "0.1", "--period", "0.3", "--status", "0"]
+    with Daemon(folders[0], *options, command=("-c", code)) as full:
+        assert full.next_event("ready")["status"]
+        assert "log cannot be written" in full.next_event("failed")["reason"]
+        resource.prlimit(full.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        full.next_event("result")
+        assert full.end(signal.SIGTERM) == 0

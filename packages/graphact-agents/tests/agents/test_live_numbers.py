@@ -11,6 +11,7 @@ import pytest
 
 from agents.live import Captured, Daemon, make_network, make_pairs
 from graphact import nn
+from graphact_agents.events import EventWriter
 
 OPTIONS = ["--transport", "udp", "--period", "2", "--slot", "0.6"]
 
@@ -90,7 +91,5 @@ def test_learning_from_such_numbers_ends_in_one_line_and_writes_no_model(tmp_pat
 
 def test_events_are_json_without_nan():
     """``json.dumps`` writes NaN where JSON knows none."""
-    from graphact_agents.events import write_event
-
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_event({"event": "result", "output": [float("nan")]})
+    with EventWriter() as events, pytest.raises(ValueError, match="not JSON compliant"):
+        events.write({"event": "result", "output": [float("nan")]})

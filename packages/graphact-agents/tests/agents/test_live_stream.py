@@ -1,5 +1,6 @@
 """Running agents that read signals from standard input: too many of them, too long ones, and bytes that are no text."""
 
+import signal
 import subprocess
 import threading
 import time
@@ -66,3 +67,14 @@ def test_lines_are_used_in_their_order_and_none_is_left_out(folder):
         outputs = [event["output"][0] for event in daemon.results(3)]
         assert outputs[0] != outputs[1] != outputs[2]
         assert outputs[2] - outputs[1] == pytest.approx(outputs[1] - outputs[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("runs", [[], ["--runs", "1"]])
+def test_an_open_and_silent_stream_does_not_keep_an_agent_from_ending(folder, runs):
+    with Daemon(folder, *OPTIONS, "--period", "0.6", *runs, stdin=subprocess.PIPE) as daemon:
+        daemon.next_event("skipped")
+        if not runs:
+            daemon.process.send_signal(signal.SIGTERM)
+        daemon.next_event("end")
+        assert daemon.process.wait(PATIENCE) == 0
+        assert b"Fatal" not in daemon.process.stderr.read()

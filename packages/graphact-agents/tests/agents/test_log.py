@@ -47,7 +47,7 @@ def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
     log = filled(path, max_bytes=10)
     log.append(RoundClosed(4, 0, (1,)))
     log.close()
-    assert list(read_log(path)) == [Began(4, 1), RoundClosed(4, 0, (1,))]
+    assert list(read_log(path)) == [Began(4, 1, ((3, 4),)), RoundClosed(4, 0, (1,))]
     assert list(read_log(tmp_path / "log.jsonl.1")) == RECORDS[:-1]
     path.write_bytes(b"")
     assert FileLog(path).last_run == 3
@@ -145,3 +145,45 @@ def test_a_log_has_one_writer(tmp_path):
         first.append(Began(run, 1))
     first.close()
     FileLog(tmp_path / "log.jsonl").close()
+
+
+@pytest.mark.parametrize("back", [[], range(20)])
+def test_used_numbers_are_known_after_files_were_put_aside_twice(tmp_path, back):
+    """Also of a clock that stood in the future for a while."""
+    log = FileLog(tmp_path / "log.jsonl", max_bytes=1)
+    for run in [*range(100, 190), *back]:
+        log.append(Began(run, 1))
+    log.close()
+    again = FileLog(tmp_path / "log.jsonl")
+    again.close()
+    assert (again.used.next_free(0), again.used.next_free(100)) == (len(back), 190)
+
+
+def test_a_damaged_first_record_frees_no_number(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = FileLog(path, max_bytes=1)
+    for run in range(9):
+        log.append(Began(run, 1))
+    log.close()
+    older = tmp_path / "log.jsonl.1"
+    older.write_bytes(older.read_bytes().replace(b"run", b"rum", 1))
+    again = FileLog(path)
+    again.close()
+    assert again.used.next_free(0) == 9
+
+
+@pytest.mark.parametrize("kept", [None, 0])
+def test_zeros_at_the_end_of_a_log_are_damage(tmp_path, kept):
+    """As after a power failure that kept the length of a file and lost its content."""
+    path = tmp_path / "log.jsonl"
+    filled(path).close()
+    path.write_bytes(path.read_bytes()[:kept] + bytes(100))
+    for _ in range(2):
+        if kept == 0:
+            with pytest.raises(ValueError, match="not a record of a log"):
+                FileLog(path)
+            continue
+        log = FileLog(path)
+        log.close()
+        assert (log.damaged, log.last_run) == (1, 4)
+        assert log.used.next_free(5) > 5

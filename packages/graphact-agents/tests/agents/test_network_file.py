@@ -46,6 +46,9 @@ def test_one_source_of_signals_the_nearest_to_the_node(tmp_path):
         ('transport = "zenoh"', "127.0.0.1", "zenoh", True),
         ('transport = "zenoh"\ntls = false', "10.0.0.7", "zenoh", False),
         ("", "[::1]", "udp", False),
+        ("", "localhost", "udp", False),
+        ("", "127.8.9.1", "udp", False),
+        ("", "127.evil.example", "zenoh", True),
     ],
 )
 def test_what_leaves_a_machine_is_encrypted_unless_the_file_says_otherwise(tmp_path, network, host, transport, tls):
@@ -93,6 +96,10 @@ HOSTILE = {
     '[nodes.0]\naddress = "a:\u0667"\n'.encode(): "an address must be host:port",
     b"[nodes.0]\naddress = 7500\n": "nodes.0.address must be text, got 7500",
     b'[nodes.0]\naddress = "a:1"\n[nodes.1]\naddress = "a:1"\n': "nodes.0 and nodes.1 have the same address",
+    b'[nodes.0]\naddress = "Host:1"\n[nodes.1]\naddress = "host.:1"\n': "nodes.0 and nodes.1 have the same address",
+    b'[nodes.0]\naddress = "localhost:1"\n[nodes.1]\naddress = "127.0.0.1:1"\n': "have the same address",
+    b'[nodes.0]\naddress = "[fe80::7]:1"\n[nodes.1]\naddress = "[FE80:0::0:7]:1"\n': "have the same address",
+    b'[nodes.0]\naddress = "a:1%s"\n' % (b"0" * 5000): "an address must be host:port",
     b'[nodes.0]\naddress = "a:1"\nslot = 1.0\n': "nodes.0.slot is not a setting of the whole network",
 }
 """Whole files, and what is told of them."""
@@ -193,3 +200,20 @@ def test_a_port_alone_is_open_to_its_own_machine_only(tmp_path, capsys):
     assert "node-0 listens for status on its own machine only, 192.0.2.7" in rows[0]
     assert "no status is set for node 1" in rows[1]
     assert "node-2 takes any port for its status" in rows[2]
+
+
+STATUS = {
+    ("127.0.0.1", "127.0.0.2"): '"9107"',
+    ("10.0.0.7", "10.0.0.7"): '"0.0.0.0:9107"',
+    ("a", "A"): '"0.0.0.0:9107"',
+}
+
+
+@pytest.mark.parametrize("hosts", STATUS)
+def test_two_nodes_of_a_machine_have_two_ports_for_their_status(tmp_path, hosts):
+    nodes = [f'[nodes.{i}]\naddress = "{host}:{7500 + i}"\n' for i, host in enumerate(hosts)]
+    with pytest.raises(ValueError, match=r"nodes.0 and nodes.1 have the same status"):
+        load(tmp_path, f"[network]\nstatus = {STATUS[hosts]}\n{''.join(nodes)}")
+    assert load(tmp_path, f'[network]\nstatus = "0"\n{"".join(nodes)}')
+    far = nodes[1].replace(hosts[1], "b")
+    assert load(tmp_path, f"[network]\nstatus = {STATUS[hosts]}\n{nodes[0]}{far}")

@@ -308,3 +308,32 @@ def test_what_is_not_encrypted_is_told(network, tmp_path, capsys):
     edit(network, "# transport", 'transport = "udp"\n#')
     assert main(["deploy", str(network), "--out", str(tmp_path / "nodes")]) == 0
     assert "nothing is encrypted" in capsys.readouterr().err
+
+
+def test_folders_that_no_deployment_wrote_are_not_deleted(network, tmp_path, capsys):
+    """Whatever their names: beside the folders of nodes, and in them."""
+    for name, told in (
+        ("node-red/thesis.tex", "node-red"),
+        ("node-7/thesis.tex", "node-7/thesis.tex"),
+        ("node-0/chapters/thesis.tex", "node-0/chapters"),
+    ):
+        out = tmp_path / f"with {name.replace('/', ' ')}"
+        if name.startswith("node-0"):
+            deploy_network(network, out)
+        (out / name).parent.mkdir(parents=True)
+        (out / name).touch()
+        assert main(["deploy", str(network), "--out", str(out)]) == 2
+        assert f"holds '{told}', which no deployment wrote; choose another folder" in capsys.readouterr().err
+        assert (out / name).exists()
+
+
+def test_keys_are_kept_as_they_were_delivered_although_a_deploy_was_killed(network, tmp_path):
+    """The secret of folders that were never there is not that of the network."""
+    out = tmp_path / "nodes"
+    deploy_network(network, out)
+    for after in (4, 16, 28, 40):
+        before = read(out)[0]
+        assert kill_while_deploying(network, out, after) == -signal.SIGKILL
+        assert read(out)[0][0].links == before[0].links, "the folders were exchanged: fewer steps are needed here"
+        deploy_network(network, out, keep_keys=True)
+        assert read(out)[0][0].links.keys == before[0].links.keys

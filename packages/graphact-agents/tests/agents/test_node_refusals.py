@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agents.networks import links_of, pair, pass_on
-from agents.one_node import lone_node, result_of, said, talk
+from agents.one_node import lone_node, pending_bytes, result_of, said, talk
 from graphact_agents import Exchange, Limits, Timing
 from graphact_agents.log import Began
 from graphact_agents.messages import TAG_BYTES, Kind, Payload, authenticate
@@ -76,13 +76,44 @@ def test_a_majority_of_the_links_decides_how_far_runs_are(begun, latest):
     assert node.latest_heard == latest
 
 
-def test_neighbors_that_were_not_heard_for_long_have_no_say():
+def test_neighbors_that_were_not_heard_for_many_runs_have_no_say():
     node = lone_node((1, 2))
     node.receive(said(node, 1, run=7), now=0.0)
-    node.receive(said(node, 2, run=900), now=20.0)
-    assert node.latest_heard == 23
-    node.receive(said(node, 2, run=901), now=20.5)  # twenty slots of a second after the last word of 1
+    for run in range(1, 22):
+        node.receive(said(node, 2, run=900), now=20.0 * run)
+        assert node.latest_heard == max(7, run - 1) + 16
+        node.begin(run, talk(1.0), now=20.0 * run)
+        node.advance(20.0 * run + 9.0)
+    node.receive(said(node, 2, run=901), now=500.0)  # twenty runs after the last word of 1
     assert node.latest_heard == 901
+
+
+def test_a_captured_node_cannot_walk_the_numbers_away_however_seldom_signals_come():
+    """Nodes 1 and 2 answer in each run, 3 is down, and 4 claims to be further ahead, as far as it is believed."""
+    node = lone_node((1, 2, 3, 4))
+    for count in range(100):
+        now, run = 3600.0 * count, max(node.run + 1, node.latest_heard)
+        assert run <= 17 * count
+        node.begin(run, talk(1.0), now=now)
+        for j in (1, 2):
+            node.receive(said(node, j, run=run), now=now)
+        node.advance(now + 9.0)
+        node.receive(said(node, 4, run=node.run + 2**32), now=now + 1800.0)
+    assert node.counters.ahead == 0
+
+
+def test_a_captured_node_cannot_walk_the_numbers_away_from_one_whose_signals_are_frequent():
+    """Node 0 makes 60 runs while 1 and 2 make one."""
+    node = lone_node((1, 2, 3))
+    for count in range(600):
+        now, run = float(count), max(node.run + 1, node.latest_heard)
+        assert run <= 17 * count
+        node.begin(run, talk(1.0), now=now)
+        for j in (1, 2) if count % 59 == 0 else ():
+            node.receive(said(node, j, run=count), now=now)
+        node.advance(now + 0.9)
+        node.advance(now + 1.0)
+        node.receive(said(node, 3, run=node.run + 2**32), now=now + 0.5)
 
 
 @pytest.mark.parametrize(
@@ -136,20 +167,20 @@ def test_early_values_wait_for_their_round_and_run():
     assert result_of(node).output == [{1: 0.0}]
     node.begin(1, talk(0.0, rounds=2), now=1.0)
     assert result_of(node).output == [{1: 10.0}, {1: 11.0}]
-    assert node.pending_bytes == 0
+    assert pending_bytes(node) == 0
 
 
 def test_queues_are_bounded_for_each_neighbor():
     node = lone_node((1, 2), limits=Limits(pending_messages=10, pending_bytes=1000))
     for r in range(1000):
         node.receive(said(node, 1, round_=r), now=0.0)
-    assert node.pending_bytes == 80
+    assert pending_bytes(node) == 80
     assert node.counters.overflow == 990
     node.receive(said(node, 2), now=0.0)
-    assert node.pending_bytes == 88
+    assert pending_bytes(node) == 88
     for run in range(1, 1000):
         node.receive(said(node, 1, run=run), now=0.0)
-    assert node.pending_bytes <= 8 * 4  # the latest runs of 1, and what 2 said
+    assert pending_bytes(node) <= 8 * 4  # the latest runs of 1, and what 2 said
     node.receive(said(node, 1, run=5), now=0.0)
     assert node.counters.stale == 1
     node.begin(0, talk(0.0), now=0.0)
@@ -162,7 +193,7 @@ def test_bytes_of_queues_are_bounded():
     node = lone_node(limits=Limits(pending_bytes=20))
     for r in range(10):
         node.receive(said(node, 1, round_=r), now=0.0)
-    assert node.pending_bytes == 16
+    assert pending_bytes(node) == 16
 
 
 def test_the_archive_is_bounded():

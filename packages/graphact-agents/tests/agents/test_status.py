@@ -22,12 +22,14 @@ from agents.live import PATIENCE, Captured, Daemon, make_network
 from agents.networks import undirected
 from graphact import nn
 from graphact_agents import Deployment, MemoryLog
-from graphact_agents.addresses import Address, free_addresses
+from graphact_agents.addresses import Address
 from graphact_agents.agent import Agent, BackToBack, Clocked
+from graphact_agents.certificates import certificate_trouble, read_validity
 from graphact_agents.command import main
 from graphact_agents.messages import Kind
 from graphact_agents.status import Status, Watchdog
 from graphact_agents.status_server import MAX_CONNECTIONS, REQUEST_SECONDS, StatusServer, fetch_status, metrics
+from local_agents import free_addresses
 from support.on_agents import deploy, split
 from support.places import ROOT
 
@@ -335,12 +337,16 @@ def test_the_operators_folder_asks_each_node_at_its_own_host(tmp_path, capsys):
         assert main(["status", "--json", network]) == 0
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [each["node"] for each in found] == [0, 1]
-        split(*given, **settings, status=f"127.0.0.1:{port}")
+        split(*given, **settings, status=f"0.0.0.0:{port}")
         assert main(["status", network]) == 1
         head, *rows = capsys.readouterr().out.splitlines()
         assert head.split()[0] == "agent"
-        assert f"of deployment {found[0]['deployment']}, not " in rows[0]
-        assert f"another agent, of node 0, answers at 127.0.0.1:{port}" in rows[1]
+        assert all(f"of deployment {found[0]['deployment']}, not " in row for row in rows)
+        file = tmp_path / "nodes.network" / "network.toml"
+        text = file.read_text().replace(f'status = "0.0.0.0:{port}"', "")
+        file.write_text(f'{text}\nstatus = "127.0.0.1:{port}"\n')  # of the last node
+        assert main(["status", network]) == 1
+        assert f"another agent, of node 0, answers at 127.0.0.1:{port}" in capsys.readouterr().out
 
 
 def test_a_sensor_that_fails_at_every_run_is_trouble(folders, capsys):
@@ -390,3 +396,37 @@ def test_peers_that_are_not_heard_are_trouble(folders):
             other.next_event("result", where=lambda event: event["complete"])
             daemon.next_event("result", where=lambda event: event["complete"])
             assert get(address, "/healthz") == (200, "healthy\n")
+
+
+def test_an_origin_in_the_future_is_trouble(folders):
+    with Daemon(folders[0], *PERIOD, "--origin", str(time.time() + 3600)) as daemon:
+        code, text = get(daemon.next_event("ready")["status"], "/healthz")
+        assert code == 503
+        assert re.fullmatch(r"the first run, at its origin, is in 3[56]\d\d s\n", text)
+
+
+def test_a_running_agent_tells_that_its_certificate_ends_soon(folders):
+    """Its clock is a year ahead, as the certificates see it."""
+    code = "import sys; from graphact_agents import certificates, command_run; "
+    code += "command_run.certificate_trouble = lambda v, now: certificates.certificate_trouble(v, now + 365 * 86_400); "
+    code += "from graphact_agents.command import main; sys.exit(main(sys.argv[1:]))"
+    options = [*PERIOD, "--transport", "zenoh", "--tls"]
+    with Daemon(folders[0], *options, command=("-c", code)) as daemon:
+        code, text = get(daemon.next_event("ready")["status"], "/healthz")
+    assert code == 503
+    assert "its certificate has ended; deploy again" in text or "its certificate ends in" in text
+
+
+@pytest.mark.parametrize("days", [1, 365])
+def test_a_certificate_that_ends_soon_is_trouble(tmp_path, days):
+    """A tenth of its days before it ends; it is valid from a day before it was made."""
+    model = nn.FIR([1, 1], order=1).double()
+    settings = dict(transport="zenoh", valid_days=days, slot=0.2, period=2.0)
+    folder = split(model, undirected([(0, 1)], 2), tmp_path / "nodes", addresses=free_addresses(2), **settings)[0]
+    made, ends = validity = read_validity(folder / "tls")
+    assert abs(ends - made - (days + 1) * 86_400) < 60
+    assert certificate_trouble(validity, time.time()) == []
+    (soon,) = certificate_trouble(validity, ends - 3600)
+    assert soon.startswith("its certificate ends in 1.0 hours")
+    (over,) = certificate_trouble(validity, ends + 1)
+    assert over.startswith("its certificate has ended")

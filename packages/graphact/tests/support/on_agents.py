@@ -1,5 +1,6 @@
 """Models and graphs of the library for agents, as users bring them there: through files."""
 
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,10 @@ from scipy.sparse import coo_array, save_npz
 import graphact
 import graphact_agents
 from graphact_agents import Model, ShiftOperator, load_graph, load_model, save_model
-from graphact_agents.local_agents import deploy_locally
+from support.places import ROOT
+
+sys.path.append(str(ROOT / "examples" / "agents"))  # where this is imported by a script
+from local_agents import deploy_locally
 
 
 def to_model(model):

@@ -3,7 +3,7 @@
 No node sees the graph, or another node's targets; of signals it hears what it would hear in an inference.
 """
 
-from graphact_agents.learning.learner import Learner, cost_of_step, gradient
+from graphact_agents.learning.learner import Learner, gradient
 from graphact_agents.learning.mixing import Learning, mix
 from graphact_agents.learning.simulated_training import Training, simulate_training
 from graphact_agents.learning.state import FileStore, MemoryStore, State, StateStore
@@ -11,5 +11,5 @@ from graphact_agents.learning.vjp import Place
 
 __all__ = [
     "FileStore", "Learner", "Learning", "MemoryStore", "Place", "State", "StateStore", "Training",
-    "cost_of_step", "gradient", "mix", "simulate_training",
+    "gradient", "mix", "simulate_training",
 ]  # fmt: skip

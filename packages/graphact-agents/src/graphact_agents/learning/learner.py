@@ -1,4 +1,4 @@
-"""One node that learns: programs of the gradient, of the preparation and of every step, and their cost."""
+"""One node that learns: programs of the gradient, of the preparation and of every step."""
 
 from dataclasses import asdict
 
@@ -8,8 +8,8 @@ from graphact_agents.deployment import Deployment
 from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE, Learning, metropolis_weights, mix
 from graphact_agents.learning.state import State, StateStore, from_vector, to_vector
 from graphact_agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_learnable, evaluate, shift_powers
-from graphact_agents.messages import MAX_DATAGRAM, OVERHEAD, Array, datagram_bytes
-from graphact_agents.model import Cost, Model, agreement
+from graphact_agents.messages import MAX_DATAGRAM, OVERHEAD, Array
+from graphact_agents.model import Model, agreement
 from graphact_agents.program import Program
 
 STEP, PREPARATION = 2, 3
@@ -153,7 +153,7 @@ def samples_of(step: int, count: int, learning: Learning) -> Array | slice:
     return order[begin : begin + size]
 
 
-# How many exchanges it takes, and what they cost
+# How many exchanges it takes
 
 
 def prepared_exchanges(model: Model, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -172,39 +172,14 @@ def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
     return 1 + pieces * exchanges
 
 
-def cost_of_step(
-    model: Model,
-    learning: Learning,
-    num_edges: int,
-    num_pairs: int,
-    batch: int,
-    *,
-    slot: float = 0.18,
-    features: int | None = None,
-) -> Cost:
-    r"""The cost of one step, exactly, without loss.
+def step_rounds(model: Model, learning: Learning) -> int:
+    """Return the number of exchanges of a step; docs/agents-learning.md counts its messages and bytes.
 
-    The gradient takes the rounds of all layers but a first filter (whose exchanges the preparation saves) along the
-    edges, and those of all layers but the first against them, in messages of the sizes of an inference. Mixing P
-    trained parameters then takes messages of :math:`56 + 8 P` bytes over the pairs of neighbours: one for D-PSGD, two
-    for push-pull, two and an acknowledgement of 64 bytes for gradient tracking.
-
-    Args:
-        model: the model.
-        learning: how nodes learn.
-        num_edges: directed edges between different nodes, as :attr:`graphact.Graph.num_edges` counts them.
-        num_pairs: ordered pairs of nodes with an edge in either direction.
-        batch: samples in this step.
-        slot: time for one round.
-        features: features of the signal, where the model takes any number.
+    The gradient takes the rounds of all layers but a first filter, whose exchanges the preparation saves, along the
+    edges, and those of all layers but the first against them. Then the vectors are mixed, in pieces.
     """
-    widths, first = model.widths(features), model.layers[0].exchanges
-    travelling = widths[first:] + (widths[first:] if model.layers[0].kind == "filter" else widths)
-    exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
-    size = sum(model.parameters[name].size for name in model.trained)
+    first, size = model.layers[0], sum(model.parameters[name].size for name in model.trained)
+    later = model.rounds - first.exchanges
     _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
-    pieces = [min(MAX_PIECE, size - start) for start in range(0, size, MAX_PIECE)] * vectors
-    mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
-    mixing = len(pieces) + acknowledgements
-    rounds, messages = len(travelling) + mixing, num_edges * len(travelling) + num_pairs * mixing
-    return Cost(rounds, messages, num_edges * exchanged + num_pairs * mixed, rounds * slot)
+    forward = later if first.kind == "filter" else model.rounds
+    return forward + later + -(-size // MAX_PIECE) * vectors + acknowledgements

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphact_agents.arguments import check_integer
 from graphact_agents.deployment import Deployment, check_one_model
-from graphact_agents.learning.learner import PREPARATION, STEP, Learner, cost_of_step, preparation_rounds
+from graphact_agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, step_rounds
 from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.state import MemoryStore, State, from_vector
 from graphact_agents.messages import Array
@@ -112,7 +112,6 @@ def simulate_training(
         raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
     stores = [MemoryStore(None if begun is None else begun.states[i]) for i in range(count)]
     learners = [Learner(node, learning, signals[:, i], targets[:, i], stores[i]) for i, node in enumerate(deployments)]
-    rounds = cost_of_step(model, learning, 0, 0, 1, features=signals.shape[2]).rounds
     counters, crashes, losses = prepare(learners, faults, seed), 0, list[float]()
     if begun is not None:
         counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
@@ -121,7 +120,7 @@ def simulate_training(
         outcome = Simulation(
             links,
             partial(lambda first, i, run: learners[i].step(first + run), done),
-            rounds=rounds,
+            rounds=step_rounds(model, learning),
             runs=now,
             faults=faults,
             timing=timing,

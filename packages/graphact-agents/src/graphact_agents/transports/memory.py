@@ -115,10 +115,6 @@ class MemoryNetwork:
         self.counters["delivered"] += 1
         return to, datagram
 
-    def inject(self, to: int, datagram: bytes) -> None:
-        """Let a datagram travel that no node sent."""
-        self._fly(to, datagram)
-
     def _happens(self, probability: float) -> bool:
         return probability > 0 and self._random.random() < probability
 

@@ -122,10 +122,6 @@ class ZenohTransport:
             self._waiting[sender] -= len(datagram) + OBJECT_BYTES
         return datagram
 
-    @property
-    def connections(self) -> int:
-        return len(self._session.info.peers_zid())
-
     def close(self) -> None:
         if not self._closed:
             self._closed = True

@@ -8,10 +8,11 @@ import torch
 
 from graphact import Graph, nn
 from graphact.training.task import LOSSES
-from graphact_agents import Timing
-from graphact_agents.learning import Learning, simulate_training
+from graphact_agents import Cost, Timing
+from graphact_agents.learning import Learning, mixing, simulate_training
 from graphact_agents.learning.learner import samples_of
 from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE
+from graphact_agents.messages import datagram_bytes
 from support.on_agents import deploy
 
 TOO_SHORT_TO_REPEAT = Timing(slot=0.0015)
@@ -59,6 +60,20 @@ def gradient_rounds(model, *, prepared=True):
     first = model.layers[0].exchanges
     forward = model.rounds - (first if prepared and model.layers[0].kind == "filter" else 0)
     return forward + model.rounds - first
+
+
+def cost_of_step(model, learning, num_edges, num_pairs, batch, *, slot=0.18):
+    """Return the cost of one step without loss, as docs/agents-learning.md counts it."""
+    widths, first = model.widths(), model.layers[0].exchanges
+    travelling = widths[first:] + (widths[first:] if model.layers[0].kind == "filter" else widths)
+    exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
+    size = sum(model.parameters[name].size for name in model.trained)
+    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
+    pieces = [min(mixing.MAX_PIECE, size - start) for start in range(0, size, mixing.MAX_PIECE)] * vectors
+    mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
+    mixes = len(pieces) + acknowledgements
+    rounds, messages = len(travelling) + mixes, num_edges * len(travelling) + num_pairs * mixes
+    return Cost(rounds, messages, num_edges * exchanged + num_pairs * mixed, rounds * slot)
 
 
 def step_rounds(model, learning):

@@ -15,13 +15,12 @@ import graphact_agents as agents
 from agents.networks import directed, undirected
 from graphact import nn
 from graphact_agents import Deployment, load_model
-from graphact_agents.addresses import free_addresses
 from graphact_agents.command import main
 from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
-from graphact_agents.local_agents import LocalAgents
 from graphact_agents.log import Began
 from graphact_agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
+from local_agents import LocalAgents, free_addresses
 from support.on_agents import split
 
 STEPS = 24

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from agents.learning.problems import cost_of_step
 from agents.networks import GRAPHS, directed
 from agents.own_operations import registering, soft_max, soft_max_in_numpy
 from graphact import nn
 from graphact_agents import IncompatibleModelError
-from graphact_agents.learning import Learner, Learning, MemoryStore, State, cost_of_step, simulate_training
+from graphact_agents.learning import Learner, Learning, MemoryStore, State, simulate_training
 from graphact_agents.learning.mixing import exchange_vectors
 from graphact_agents.learning.state import to_vector
 from support.on_agents import deploy

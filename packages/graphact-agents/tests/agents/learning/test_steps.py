@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.learning.problems import step_rounds, train_centrally
+from agents.learning.problems import cost_of_step, step_rounds, train_centrally
 from agents.networks import GRAPHS, directed, links_of
 from graphact import nn
 from graphact_agents import Faults
@@ -11,7 +11,7 @@ from graphact_agents.learning import (
     Learner,
     Learning,
     MemoryStore,
-    cost_of_step,
+    learner,
     mixing,
     simulate_training,
 )
@@ -120,7 +120,7 @@ def test_costs_to_the_byte(algorithm, graph):
     preparing = pairs * 64 + graph.num_edges * (60 + 8 * 8)  # degrees, then one shift of 8 numbers
     assert counters.data_sent == steps * cost.messages + pairs + graph.num_edges
     assert counters.bytes_sent == steps * cost.bytes + preparing
-    assert cost.rounds == step_rounds(nodes[0].model, learning)
+    assert cost.rounds == step_rounds(nodes[0].model, learning) == learner.step_rounds(nodes[0].model, learning)
     assert counters.rounds == graph.num_nodes * (steps * cost.rounds + preparation_rounds(nodes[0].model, (8, 1)))
 
 
@@ -149,7 +149,7 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     np.testing.assert_allclose(training.copies, whole, rtol=TOLERANCE, atol=TOLERANCE)
     pairs = sum(len(node.links.neighbors) for node in nodes)
     cost = cost_of_step(nodes[0].model, learning, graph.num_edges, pairs, 7)
-    assert cost.rounds == 10 + 12
+    assert cost.rounds == learner.step_rounds(nodes[0].model, learning) == 10 + 12
     assert training.counters.data_sent == 5 * cost.messages + pairs + 4 * graph.num_edges
 
 

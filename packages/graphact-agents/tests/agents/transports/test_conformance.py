@@ -5,10 +5,11 @@ import time
 import pytest
 
 from agents.networks import MemoryTransport
-from graphact_agents.addresses import Addresses, free_addresses
+from graphact_agents.addresses import Addresses
 from graphact_agents.transports.memory import MemoryNetwork
 from graphact_agents.transports.udp import UdpTransport
 from graphact_agents.transports.zenoh import ZenohTransport
+from local_agents import free_addresses
 
 PATIENCE = 5.0
 BUSY = 30.0

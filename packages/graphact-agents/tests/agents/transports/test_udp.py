@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from graphact_agents.addresses import Address, Addresses, free_addresses
+from graphact_agents.addresses import Address, Addresses
 from graphact_agents.transports import udp
 from graphact_agents.transports.udp import UdpTransport
+from local_agents import free_addresses
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 import json
 import os
 import queue
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,13 +15,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from graphact_agents.addresses import free_addresses
+from graphact_agents.addresses import Address
 from graphact_agents.disk import write_atomically
 from graphact_agents.messages import Array
 from graphact_agents.network import NETWORK_NAME, NetworkFile
 from graphact_agents.network_folder import deploy_network, init_network
 
 Event = dict[str, Any]
+PORTS = range(10_000, 32_768)
 
 
 class LocalAgents:
@@ -172,3 +175,22 @@ def write_all(stream: IO[bytes], content: bytes) -> None:
     """Write and close; whoever reads may have ended before."""
     with suppress(BrokenPipeError), stream:
         stream.write(content)
+
+
+def free_addresses(num_nodes: int, host: str = "127.0.0.1") -> list[Address]:
+    """Ports of this machine that are free now, both for TCP and for UDP.
+
+    They are below those that Linux hands out by itself, so that no connection takes one before its node has started.
+    """
+    found: list[Address] = []
+    with ExitStack() as held:
+        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+            if len(found) == num_nodes:
+                return found
+            stream = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            datagrams = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            with suppress(OSError):
+                stream.bind((host, port))
+                datagrams.bind((host, port))
+                found.append(Address(host, port))
+    raise OSError(f"this machine lacks {num_nodes} free ports")
