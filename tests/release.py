@@ -207,6 +207,7 @@ def main() -> None:
             tests = [copy / "packages" / package / "tests" / room for room in rooms]
             complain(f"rooms of {package} that are not there", (str(path) for path in tests if not path.is_dir()))
         shutil.copytree(ROOT / "tests", copy / "tests")
+        shutil.copytree(ROOT / "examples" / "agents", copy / "examples" / "agents")  # processes of many nodes
         for name in ("conftest.py", "pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, copy / name)
         tests = [f"packages/{package}/tests/{room}" for package, rooms in TESTED_AS_INSTALLED.items() for room in rooms]
