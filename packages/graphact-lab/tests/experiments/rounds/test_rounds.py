@@ -18,8 +18,8 @@ from graphact_lab.experiments.rounds import report, runner
 from graphact_lab.experiments.rounds.experiment import (
     BASELINES,
     GATV2,
-    LEAST_SQUARES,
-    LEAST_SQUARES_UNIT,
+    LINEAR,
+    LINEAR_UNIT,
     METHODS,
     NEAREST,
     NEAREST_NOISY,
@@ -121,7 +121,7 @@ def test_noise_of_the_nearest_neighbour_is_small_and_the_same_again():
 def test_least_squares_is_that_of_scikit_learn():
     task = source_localization(graph=2)
     signals, wanted = task.inputs.squeeze(-1).double().numpy(), np.eye(4)[task.targets]
-    for method, scale in ((LEAST_SQUARES, 1.0), (LEAST_SQUARES_UNIT, np.linalg.norm(signals, axis=1, keepdims=True))):
+    for method, scale in ((LINEAR, 1.0), (LINEAR_UNIT, np.linalg.norm(signals, axis=1, keepdims=True))):
         own = signals / scale
         found = LinearRegression().fit(own[task.train], wanted[task.train]).predict(own[task.test]).argmax(1)
         assert (runner.least_squares(method, task).numpy() == found).mean() > 0.97  # nearly singular

@@ -35,8 +35,8 @@ ACTIVATIONS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 # Baselines, which read all nodes: the nearest training signal by angle, also with noise, and least squares
 NEAREST, NEAREST_NOISY = "nearest-neighbor", "nearest-neighbor-noisy"
-LEAST_SQUARES, LEAST_SQUARES_UNIT = "least-squares", "least-squares-unit"  # the latter on signals of norm 1
-BASELINES = (NEAREST, NEAREST_NOISY, LEAST_SQUARES, LEAST_SQUARES_UNIT)
+LINEAR, LINEAR_UNIT = "least-squares", "least-squares-unit"  # the latter on signals of norm 1
+BASELINES = (NEAREST, NEAREST_NOISY, LINEAR, LINEAR_UNIT)
 NOISE = 1e-3  # relative to each value
 STACKED = (*POINTWISE, *ACTIVATIONS, *BANKS, *WITHOUT_SHIFT)
 GATV2 = "gatv2"  # attention and GELU; its networks are trained one by one, so that presets leave it out

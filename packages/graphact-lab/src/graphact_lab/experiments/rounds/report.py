@@ -15,8 +15,8 @@ from graphact_lab.experiments.rounds.experiment import (
     BANKS,
     BASELINES,
     FULL,
-    LEAST_SQUARES,
-    LEAST_SQUARES_UNIT,
+    LINEAR,
+    LINEAR_UNIT,
     NEAREST,
     NEAREST_NOISY,
     NOISE,
@@ -43,8 +43,8 @@ NAMES = {
     "mean-ga": "Mean G.A. (linear)",
     NEAREST: "nearest neighbour",
     NEAREST_NOISY: f"same, {100 * NOISE:g} % noise",
-    LEAST_SQUARES: "least squares",
-    LEAST_SQUARES_UNIT: "same, norm 1",
+    LINEAR: "least squares",
+    LINEAR_UNIT: "same, norm 1",
 }
 COLUMNS = {"random": "seen", "unseen": "unseen"}
 SOURCES = {"random": "sources seen in training", "unseen": "unseen sources"}

@@ -21,8 +21,8 @@ from graphact_lab.experiments.rounds.experiment import (
     BANKS,
     BASELINES,
     GATV2,
-    LEAST_SQUARES,
-    LEAST_SQUARES_UNIT,
+    LINEAR,
+    LINEAR_UNIT,
     LOCALIZATION,
     NAME,
     NEAREST_NOISY,
@@ -128,7 +128,7 @@ def run_baseline(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: 
     """Return the rows of a classifier that knows all nodes' values and has seen the signals of training."""
     rows = []
     for task in tasks:
-        answers = (least_squares if job.method in (LEAST_SQUARES, LEAST_SQUARES_UNIT) else nearest)(job.method, task)
+        answers = (least_squares if job.method in (LINEAR, LINEAR_UNIT) else nearest)(job.method, task)
         right = (answers == task.targets[task.test]).double().mean().item()
         rows.append(stamp(settings, job, seed, "cpu") | place_of(task) | {"kind": "baseline", "value": 100 * right})
     return rows
@@ -147,7 +147,7 @@ def nearest(method: str, task: Task) -> Tensor:
 def least_squares(method: str, task: Task) -> Tensor:
     """Return the classes of the largest scores of a linear map with a constant, fitted to one-hot classes."""
     signals = task.inputs.double().flatten(1)
-    signals = F.normalize(signals, dim=1) if method == LEAST_SQUARES_UNIT else signals
+    signals = F.normalize(signals, dim=1) if method == LINEAR_UNIT else signals
     signals = torch.cat([signals, signals.new_ones(len(signals), 1)], 1)
     wanted = F.one_hot(task.targets[task.train], task.out_features).double()
     scores = signals[task.test] @ torch.linalg.lstsq(signals[task.train], wanted, driver="gelsd").solution

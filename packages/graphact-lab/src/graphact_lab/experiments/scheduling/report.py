@@ -26,7 +26,7 @@ LABELS = {
 COLORS = dict(zip(METHODS, ("#0072b2", "#cc79a7", "#009e73", "#d55e00", "#e69f00", GREY, "#56b4e9"), strict=True))
 MARKERS = dict(zip(METHODS, "^oXsDPv", strict=True))
 TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geometric", "flows": "Flows"}
-LARGEST_DRAWN = 25.0  # points; intervals of two seeds reach further
+MAX_DRAWN = 25.0  # points; intervals of two seeds reach further
 LIGHT = 0.7  # the load at which delay is told, or the nearest one
 INTRODUCTION = """\
 Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
@@ -64,7 +64,7 @@ def best_jobs(rows: Sequence[Row], setting: str) -> dict[tuple[str, int], list[R
 
 def one_iteration(rows: Sequence[Row]) -> list[Row]:
     """The rows of keys for one iteration of the rule."""
-    return choose(rows, iterations=1)
+    return [row for row in rows if row.get("iterations") == 1]
 
 
 def ratios(rows: Sequence[Row], condition: Mapping[str, Any]) -> list[list[float]]:
@@ -215,7 +215,7 @@ def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
             means, margins = ([100 * getattr(gaps[n], name) for n in rounds] for name in ("mean", "margin"))
             axes.errorbar(apart, means, margins, **look, markersize=4, label=LABELS[method])
         axes.set(title=title, xlabel="Rounds", ylabel="Points of load beyond the rule")
-        axes.set_ylim(max(axes.get_ylim()[0], -LARGEST_DRAWN), min(axes.get_ylim()[1], LARGEST_DRAWN))
+        axes.set_ylim(max(axes.get_ylim()[0], -MAX_DRAWN), min(axes.get_ylim()[1], MAX_DRAWN))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y")
     sheet.legend(*panels[0].get_legend_handles_labels(), ncols=3, loc="outside upper center")
