@@ -156,6 +156,7 @@ def test_baselines_of_rounds_count_each_graph_once(tmp_path):
     assert lines_of(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_banks_are_compared_with_the_convolution_of_their_setting(results):
     made = Tables(results)
     lines = {(line["level"], line["bank"]): line for line in made.node_banks() if line["protocol"] == "kipf"}
