@@ -394,6 +394,7 @@ class Lookup:
         for experiment, method, condition in rivals:
             where = {"experiment": experiment, "preset": "paper", "condition": condition}
             networks = [line["mean"] for line in self.lines("cells", kind="model", **where)]
+            networks += [line["mean"] for line in self.tables["rounds-tasks"] if line["experiment"] == experiment]
             linear = self.cell(experiment, method, condition=condition)["mean"]
             if min(networks) <= linear:
                 return False
@@ -504,6 +505,12 @@ class Lookup:
                 texts.append(f"{own[0]['mean']:.{digits}f}{notes}" if own else "")
             body += [[words, *texts]] if any(texts) else []
         return body
+
+    def no_bank_gains(self, task):
+        """Return whether no adaptive bank but linear controls has a significantly lower error at equal rounds (Holm)."""
+        lines = self.lines("rounds-tasks", experiment=task)
+        banks = [line for line in lines if "bank" in line["kind"] and line["kind"] not in LINEAR_KINDS]
+        return bool(banks) and not any(line["gain"] < 0 and line["gain_p_holm"] < ALPHA for line in banks)
 
     def rounds_costs(self):
         """Return quality against rounds with what each network costs."""

@@ -156,6 +156,8 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
         assert words in text
         text = text.replace(words, "")
     assert literal_numbers(text) == []
+    assert "at equal rounds no adaptive bank gains" in text
+    assert known.no_bank_gains("denoising")
 
 
 @pytest.mark.parametrize("path", ["README.md", "docs/index.md"])
