@@ -507,7 +507,7 @@ class Lookup:
         return body
 
     def no_bank_gains(self, task):
-        """Return whether no adaptive bank but linear controls has a significantly lower error at equal rounds (Holm)."""
+        """Return whether no adaptive bank but linear controls gains significantly at equal rounds (Holm)."""
         lines = self.lines("rounds-tasks", experiment=task)
         banks = [line for line in lines if "bank" in line["kind"] and line["kind"] not in LINEAR_KINDS]
         return bool(banks) and not any(line["gain"] < 0 and line["gain_p_holm"] < ALPHA for line in banks)
