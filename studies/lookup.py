@@ -373,14 +373,17 @@ class Lookup:
         """Return whether a bank differs significantly (Holm) from the network with its functions and no shift."""
         return any(line["shift_p_holm"] < ALPHA for line in self.lines("rounds", split=split) if line["relative"])
 
-    def shift_table(self):
-        """Return each bank minus the network that takes the same functions without a shift."""
+    def shift_table(self, *, with_tasks=False):
+        """Return each bank minus the network that takes the same functions without a shift; of errors if asked for."""
         body = [["bank", "minus", "split", "rounds", "networks", "difference", "p (Holm)"]]
-        for line in self.tables["rounds"]:
-            if line["relative"]:
-                texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
-                texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift")]
-                body.append([*texts, p_text(line["shift_p_holm"])])
+        errors = self.tables["rounds-tasks"] if with_tasks else []
+        for line in (line for line in [*self.tables["rounds"], *errors] if line["relative"]):
+            texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
+            digits = 1
+            if "experiment" in line:
+                texts[2], digits = f"{line['experiment']}, RMSE", 3
+            texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift", digits)]
+            body.append([*texts, p_text(line["shift_p_holm"])])
         return body
 
     def linear_methods_win(self):
