@@ -24,12 +24,9 @@ LOSSES = (0, 0.025, 0.05, 0.075, 0.1, 0.125, 0.15)
 DECIBELS = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0)
 ROUNDS_DRAWN = (
     *("gelu", "prelu", "max-l", "max-ga", "max-ga-unshifted"),
-    *("bank-max", "bank-max-min", "bank-pna", "sage-max", "pna", "bank-mean"),
+    *("bank-max", "bank-max-min", "bank-median", "bank-pna", "sage-max", "pna", "bank-mean", "mean-ga"),
 )
-ROUNDS_COLORS = (
-    *("#7d8590", "#1f2328", "#56b4e9", "#0072b2", "#cc79a7"),
-    *("#d55e00", "#e69f00", "#8c510a", "#009e73", "#1f2328", "#7d8590"),
-)
+ROUNDS_LOOKS = {2: ("#7d8590", "o"), 4: ("#0072b2", "s"), 6: ("#d55e00", "^"), 9: ("#1f2328", "D")}
 
 
 def spread_out(places, distance):
@@ -195,31 +192,46 @@ def node_gains(known):
 
 
 def rounds_panel(known, split):
-    """Quality against rounds; None where fewer than two numbers of rounds were run."""
-    own = known.lines("rounds", split=split)
-    series, few, ticks = [], [], sorted({line["rounds"] for line in own})
-    most = max((line["networks"] for line in own), default=0)
-    for kind, color, marker in zip(ROUNDS_DRAWN, ROUNDS_COLORS, "o>v^DsPhX*<", strict=True):
-        lines = sorted(known.lines("rounds", split=split, kind=kind), key=lambda line: line["rounds"])
-        look = {
-            "color": color,
-            "marker": marker,
-            "markersize": 4.2,
-            "linestyle": "-" if "bank" in kind else (0, (4, 1.5)),
-        }
-        if lines:
-            label = KINDS[kind].replace("adaptive bank", "bank").replace(" with the unshifted term", " + unshifted")
-            series.append((label, look, [own_interval(line["rounds"], line) for line in lines]))
-            few += [(line, look) for line in lines if line["networks"] < most]
-    if len(ticks) < 2:
+    """Quality against rounds, a line for each kind of network; None where fewer than two numbers of rounds were run."""
+    own = [line for line in known.lines("rounds", split=split) if line["kind"] in ROUNDS_DRAWN]
+    numbers = sorted({line["rounds"] for line in own})
+    if len(numbers) < 2:
         return None
-    title = {"random": "Random split", "unseen": "Unseen sources"}[split] + f", {most} networks"
-    title += f" (hollow: {few[0][0]['networks']})" if few else ""
-    sheet = lines_panel(title, "Rounds", "Accuracy (%)", series, ticks, right=0.5)
-    for line, look in few:
-        hollow = look | {"linestyle": "none", "markerfacecolor": "white", "zorder": 5}
-        sheet.axes[0].plot(line["rounds"], line["mean"], **hollow)
-    return sheet
+    shared = max(numbers, key=lambda number: len([line for line in own if line["rounds"] == number]))
+    means = {line["kind"]: line["mean"] for line in own if line["rounds"] == shared}
+    kinds = sorted(dict.fromkeys(line["kind"] for line in own), key=lambda kind: -means.get(kind, 0))
+    most, few = max(line["networks"] for line in own), min(line["networks"] for line in own)
+    with figures.house_style():
+        sheet = figures.new_sheet(1.15 + 0.24 * len(kinds), WIDTH)
+        axes = sheet.subplots()
+        for number in numbers:
+            color, marker = ROUNDS_LOOKS[number]
+            axes.plot([], [], linestyle="none", color=color, marker=marker, markersize=4.5, label=f"{number} rounds")
+            for line in (one for one in own if one["rounds"] == number):
+                place = kinds.index(line["kind"]) + 0.16 * (numbers.index(number) - (len(numbers) - 1) / 2)
+                face = color if line["networks"] == most else "white"
+                look = {"color": color, "marker": marker, "markersize": 4.5, "markerfacecolor": face, "elinewidth": 0.8}
+                axes.errorbar(line["mean"], place, xerr=line["margin"], **look)
+        axes.set_yticks(range(len(kinds)), [rounds_label(kind) for kind in kinds], fontsize=7.5)
+        axes.set_ylim(len(kinds) - 0.5, -0.5)
+        axes.grid(axis="x")
+        seen = known.mean(known.seeing_all("nearest-neighbor", split))
+        sheet.supxlabel(f"Accuracy (%); a nearest neighbour that sees all nodes: {seen}", fontsize=8)
+        title = {"random": "Random split", "unseen": "Unseen sources"}[split] + f", {most} networks"
+        sheet.suptitle(title + (f" (hollow: {few})" if few < most else ""), fontsize=8.5, x=0.01, ha="left")
+        legend = axes.legend(
+            loc="lower left", bbox_to_anchor=(-0.4, 1.0), ncols=len(numbers), fontsize=7.5, frameon=False,
+            handletextpad=0, columnspacing=0.8,
+        )  # fmt: skip
+        legend.set_in_layout(False)
+        sheet.get_layout_engine().set(rect=(0.03, 0, 0.97, 0.94))
+        return sheet
+
+
+def rounds_label(kind):
+    """Return a short name of a kind of network."""
+    words = KINDS[kind].replace("adaptive bank", "bank").replace(" with the unshifted term", " from k = 0")
+    return words.replace(", a linear control", ", linear")
 
 
 FIGURES = {

@@ -289,8 +289,9 @@ def protocol_of(row):
         {key: value for key, value in each.items() if key not in WITHIN}
         for each in (row["settings"], settings_of(protocol))
     )
+    settings, usual = ({**each, **(each.get("task_options") or {})} for each in (settings, usual))
     changed = [key for key in sorted(settings.keys() | usual.keys()) if settings.get(key) != usual.get(key)]
-    return ", ".join([protocol.name, *(f"{key} {settings.get(key)}" for key in changed)])
+    return ", ".join([protocol.name, *(f"{key} {settings.get(key)}" for key in changed if key != "task_options")])
 
 
 def settings_of(protocol):

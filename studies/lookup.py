@@ -13,6 +13,7 @@ FOLDER = Path(__file__).parent.parent / "docs" / "tables"
 DIGITS = {"source-localization": 1, "consensus": 4, "denoising": 3, "recommendation": 3}
 SOURCES = ("the paper", "the protocol", "a definition")
 FILMS = {"toy-story": "Toy Story", "contact": "Contact", "return-of-the-jedi": "Return of the Jedi"}
+CITATIONS = ("cora", "citeseer")  # where banks were run
 LITERAL = {"consensus": "readout-bias"}  # the text's training at every order, where `paper` has two orders
 VERDICTS = ("supported", "not after Holm", "in part", "mixed", "no difference", "undecided", "contradicted", "not run")
 POINTWISE_KINDS = {
@@ -209,6 +210,16 @@ class Lookup:
         ]
         return ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
 
+    def counts_table(self):
+        """Return how many claims have each verdict under both protocols, as a table."""
+        told = {"`converged`": self.counts(), "text's training": self.counts(is_literal=True)}
+        found = {
+            name: {word: number for number, word in (part.split(" ", 1) for part in text.split(", "))}
+            for name, text in told.items()
+        }
+        heads = [word for word in VERDICTS if any(word in own for own in found.values())]
+        return [["claims", *heads], *([name, *(own.get(word, "0") for word in heads)] for name, own in found.items())]
+
     def verdict(self, experiment, key, protocol="converged", preset="paper"):
         """Return the verdict on a claim."""
         return self.line("claims", experiment=experiment, key=key, protocol=protocol, preset=preset)["verdict"]
@@ -317,11 +328,35 @@ class Lookup:
         return all(line["gain_p_holm"] < ALPHA and line["gain"] > 0 for line in self.best_at_rounds(split))
 
     def rounds_gains(self, split):
-        """Return these gains with their rival, rounds and network."""
+        """Return these gains with their rival and rounds."""
         return " and ".join(
-            f"{self.gain(line)} over {KINDS[line['rival']]} ({KINDS[line['kind']]}, {line['rounds']} rounds)"
+            f"{self.gain(line)} over {KINDS[line['rival']]} at {line['rounds']} rounds"
             for line in self.best_at_rounds(split)
         )
+
+    def rounds_winners(self):
+        """Return the networks with these gains, as a table."""
+        body = [["split", "rounds", "validates best", "accuracy", "gain", "over", "networks", "p (Holm)"]]
+        for split in ("unseen", "random"):
+            for line in self.best_at_rounds(split):
+                texts = [split, str(line["rounds"]), KINDS[line["kind"]], self.mean(line), self.gain(line)]
+                body.append([*texts, KINDS[line["rival"]], str(line["networks"]), p_text(line["gain_p_holm"])])
+        return body
+
+    def best_by_test(self, split):
+        """Return the network that tests best on a split at equal rounds, with the most networks; it chooses nothing."""
+        lines = self.lines("rounds", split=split)
+        most = max(line["networks"] for line in lines)
+        return max((line for line in lines if line["networks"] == most), key=lambda line: line["mean"])
+
+    def seeing_all(self, method, split):
+        """Return the line of a baseline that sees all nodes, on a split of quality at equal rounds."""
+        return self.line("unseen", split=f"{split} at equal rounds", method=method)
+
+    def beaten_by_all_nodes(self):
+        """Return whether a nearest neighbour that sees all nodes beats every network on unseen sources."""
+        most = max(line["mean"] for line in self.lines("rounds", split="unseen"))
+        return self.seeing_all("nearest-neighbor-noisy", "unseen")["mean"] > most
 
     def rounds_evidence(self):
         """Return on how many networks these gains rest, and the largest p of them."""
@@ -338,14 +373,17 @@ class Lookup:
         """Return whether a bank differs significantly (Holm) from the network with its functions and no shift."""
         return any(line["shift_p_holm"] < ALPHA for line in self.lines("rounds", split=split) if line["relative"])
 
-    def shift_table(self):
-        """Return each bank minus the network that takes the same functions without a shift."""
+    def shift_table(self, *, with_tasks=False):
+        """Return each bank minus the network that takes the same functions without a shift; of errors if asked for."""
         body = [["bank", "minus", "split", "rounds", "networks", "difference", "p (Holm)"]]
-        for line in self.tables["rounds"]:
-            if line["relative"]:
-                texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
-                texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift")]
-                body.append([*texts, p_text(line["shift_p_holm"])])
+        errors = self.tables["rounds-tasks"] if with_tasks else []
+        for line in (line for line in [*self.tables["rounds"], *errors] if line["relative"]):
+            texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
+            digits = 1
+            if "experiment" in line:
+                texts[2], digits = f"{line['experiment']}, RMSE", 3
+            texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift", digits)]
+            body.append([*texts, p_text(line["shift_p_holm"])])
         return body
 
     def linear_methods_win(self):
@@ -359,6 +397,7 @@ class Lookup:
         for experiment, method, condition in rivals:
             where = {"experiment": experiment, "preset": "paper", "condition": condition}
             networks = [line["mean"] for line in self.lines("cells", kind="model", **where)]
+            networks += [line["mean"] for line in self.tables["rounds-tasks"] if line["experiment"] == experiment]
             linear = self.cell(experiment, method, condition=condition)["mean"]
             if min(networks) <= linear:
                 return False
@@ -375,10 +414,10 @@ class Lookup:
             "relu, raw signals": "ReLU",
             "prelu, raw signals": "PReLU",
             "max-ga, raw signals": "Max G.A. (2)",
-            "centralised 1-NN, raw signals": "nearest neighbour that sees all nodes",
+            "centralised 1-NN, raw signals": "nearest neighbour by distance, all nodes",
             "preset `best`, relu": "ReLU, inputs compared with neighbours",
             "preset `best`, max-ga": "Max G.A., inputs compared with neighbours",
-            "centralised 1-NN, local contrast": "nearest neighbour, inputs compared with neighbours",
+            "centralised 1-NN, local contrast": "nearest neighbour, all nodes, inputs compared with neighbours",
         }
         body = [["", "random split", "unseen sources", "gain on unseen sources"]]
         for method, words in methods.items():
@@ -389,6 +428,52 @@ class Lookup:
             gain = f"{self.gain(lines[1])} over {methods[lines[1]['rival']]}" if lines[1]["rival"] else ""
             body.append([words, *(f"{line['mean']:.1f}" for line in lines), gain])
         return body
+
+    def all_nodes_table(self):
+        """Return the best network at equal rounds and baselines that see all nodes, on the same splits."""
+        best = [self.best_by_test(split) for split in ("random", "unseen")]
+        names = [f"{self.mean(line)} ({KINDS[line['kind']]}, {line['rounds']} rounds)" for line in best]
+        body = [["", "random split", "unseen sources"], ["best network at equal rounds, by test", *names]]
+        words = {
+            "nearest-neighbor": "nearest neighbour by angle, all nodes",
+            "nearest-neighbor-noisy": "the same, with 0.1 % noise on every value",
+            "least-squares": "least squares, all nodes",
+            "least-squares-unit": "the same, signals divided by their norms",
+        }
+        for method, text in words.items():
+            body.append([text, *(self.mean(self.seeing_all(method, split)) for split in ("random", "unseen"))])
+        return body
+
+    def node_banks_table(self):
+        """Return adaptive banks in node classification beside the convolution that they replace."""
+        body = [["setting", "bank", "bank, ReLU", "GCN, ReLU", "difference", "minus the best pointwise"]]
+        for line in self.tables["node-banks"]:
+            where = f"`{line['protocol']}`, F = {line['width']}, {title_of(line['level'])}"
+            texts = [where, KINDS[line["bank"]].removeprefix("adaptive bank ").strip("()"), self.mean(line)]
+            texts += [f"{line['relu_mean']:.1f}", self.gain(line, "minus_relu"), f"{self.gain(line)} ({line['rival']})"]
+            body.append(texts)
+        return body
+
+    def banks_lose(self, *levels):
+        """Return whether banks lose on these graphs, by intervals below zero, and nowhere else gain."""
+        lines = self.tables["node-banks"]
+        return all(line["gain_high"] < 0 for line in lines if line["level"] in levels) and not any(
+            line["gain_low"] > 0 for line in lines
+        )
+
+    def banks_range(self, *levels):
+        """Return the smallest and the largest loss of a bank against the best pointwise activation, rounded."""
+        losses = [-line["gain"] for line in self.tables["node-banks"] if line["level"] in (levels or CITATIONS)]
+        return f"{min(losses):.0f} to {max(losses):.0f}"
+
+    def best_prepared_consensus(self):
+        """Return the network with the lowest error in consensus with prepared inputs (preset `best`)."""
+        where = {"experiment": "consensus", "preset": "best", "kind": "model", "condition": None}
+        return min(self.lines("cells", **where), key=lambda one: one["mean"])
+
+    def tasks_at_rounds(self):
+        """Return the further experiments that were run at equal rounds, as words."""
+        return " and ".join(dict.fromkeys(line["experiment"] for line in self.tables["rounds-tasks"]))
 
     def unseen_methods(self):
         """Return the methods of Table 1 with F = 8 on a random split and on unseen sources; the best there first."""
@@ -423,6 +508,12 @@ class Lookup:
                 texts.append(f"{own[0]['mean']:.{digits}f}{notes}" if own else "")
             body += [[words, *texts]] if any(texts) else []
         return body
+
+    def no_bank_gains(self, task):
+        """Return whether no adaptive bank but linear controls gains significantly at equal rounds (Holm)."""
+        lines = self.lines("rounds-tasks", experiment=task)
+        banks = [line for line in lines if "bank" in line["kind"] and line["kind"] not in LINEAR_KINDS]
+        return bool(banks) and not any(line["gain"] < 0 and line["gain_p_holm"] < ALPHA for line in banks)
 
     def rounds_costs(self):
         """Return quality against rounds with what each network costs."""

@@ -1,10 +1,9 @@
 """Cells of quality against rounds: gains over the strongest pointwise network that takes as many rounds.
 
 Networks are compared within a sweep, which has the same graphs, splits and nodes for every method. Rows are those of
-``graphact-lab run rounds``, or JSON files of one cell each (SOURCES_ROUNDS_METHOD.json), which an earlier form wrote.
+``graphact-lab run rounds``.
 """
 
-import json
 import math
 from pathlib import Path
 from statistics import fmean
@@ -30,22 +29,24 @@ WIDTH = 8
 def sweeps(folder):
     """Return rows by method for every number of networks, within every pair of sources and rounds."""
     found = {}
-
-    def add(sources, rounds, method, rows):
-        found.setdefault((sources, rounds), {}).setdefault(len(rows), {})[method] = rows
-
-    for file in sorted(Path(folder).glob("*_*_*.json")):
-        sources, rounds, method = file.stem.split("_")
-        rows = json.loads(file.read_text())
-        add(sources, int(rounds), method, [row | {"value": row["test"]} for row in rows])
     for store in find_stores(Path(folder), "**"):
         cells = {}
         for row in store.rows():
             if row["kind"] == "model":
                 cells.setdefault((row["sources"], row["rounds"], row["method"]), []).append(row)
-        for cell, rows in cells.items():
-            add(*cell, rows)
+        for (sources, rounds, method), rows in cells.items():
+            found.setdefault((sources, rounds), {}).setdefault(len(rows), {})[method] = rows
     return found
+
+
+def baselines_of(folder):
+    """Return the values of each baseline, one for each graph, by its name and sources."""
+    found = {}
+    for store in find_stores(Path(folder), "**"):
+        for row in store.rows():
+            if row["kind"] == "baseline":
+                found.setdefault((row["method"], row["sources"]), {})[row["graph"], row["split"]] = row["value"]
+    return {key: list(values.values()) for key, values in sorted(found.items())}
 
 
 def num_parameters(method, rounds, task=LOCALIZATION):

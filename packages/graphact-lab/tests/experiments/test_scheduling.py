@@ -3,28 +3,52 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
 
+from graphact.graph import Graph
 from graphact_lab.cli import main
 from graphact_lab.experiments.scheduling.conflicts import KINDS, Conflicts, draw_random
-from graphact_lab.experiments.scheduling.experiment import FULL, KeyJob, find_settings
-from graphact_lab.experiments.scheduling.greedy_rules import greedy, load, local_greedy, optimum, rounds_of, rule_key
+from graphact_lab.experiments.scheduling.experiment import FULL, WIDTH, KeyJob, find_settings
+from graphact_lab.experiments.scheduling.greedy_rules import (
+    REPEATED,
+    RULES,
+    greedy,
+    load,
+    local_greedy,
+    optimum,
+    rounds_of,
+    rule_key,
+    schedules_of,
+)
 from graphact_lab.experiments.scheduling.keys import CONVOLUTIONS, KeyFleet, soft_load, train
 from graphact_lab.experiments.scheduling.report import (
     LABELS,
     best_jobs,
     crossed,
+    gap_lines,
+    one_iteration,
+    rule_at,
     schedulers,
     time_table,
     tried_in_time,
+    worth,
     write_page,
 )
-from graphact_lab.experiments.scheduling.runner import matched_width
+from graphact_lab.experiments.scheduling.runner import (
+    LOSSES,
+    Laboratory,
+    best_repeats,
+    matched_width,
+    repeated_rule,
+    rule_rows,
+)
 from graphact_lab.experiments.scheduling.slots import PACKETS, air_time, run_slots, usual_arrivals
+from graphact_lab.statistics import choose
 from graphact_lab.store import Store
 from support.places import ROOT
 
@@ -89,6 +113,46 @@ def test_greedy_local_greedy_and_optimum_are_those_of_brute_force():
                 carried = load(sends, own, conflicts).item()
                 assert carried == pytest.approx(own[sends].sum().item()), "local winners never collide"
         assert optimum(own, conflicts, 1).item() == pytest.approx(brute_force(weight, near), rel=1e-6)
+
+
+def test_a_repeated_message_arrives_if_one_of_its_rounds_delivers_it():
+    """As once over the union of what the rounds deliver."""
+    conflicts, generator = draw_random(4, 30, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(1)
+    key = torch.rand(3, 120, generator=generator)
+    for repeats in ((1,), (3,), (2, 1, 3)):
+        delivered = [[conflicts.lossy(0.4, generator) for _ in range(times)] for times in repeats]
+        dense = [sum((one.to_dense() != 0).float() for one in own).sign() for own in delivered]
+        united = [Graph.from_dense(own) for own in dense]
+        graphs, iterations = (one for own in delivered for one in own), (len(repeats) + 1) // 2
+        found = local_greedy(key, key > 0.1, conflicts, iterations, graphs, repeats)
+        assert torch.equal(found, local_greedy(key, key > 0.1, conflicts, iterations, iter(united)))
+
+
+def test_rounds_are_divided_among_messages_in_every_way():
+    for rounds in range(1, 7):
+        products = itertools.product(range(1, 7), repeat=5)
+        own = {each[:n] for each in products for n in (1, 3, 5) if sum(each[:n]) <= rounds}
+        assert len(schedules_of(rounds)) == len(own)
+        assert set(schedules_of(rounds)) == own
+
+
+def test_validation_graphs_choose_how_often_the_rule_repeats(monkeypatch):
+    laboratory = Laboratory(replace(find_settings("smoke"), rounds=(3,)), 0, "cpu")
+    validation = laboratory.validation._replace(condition={"graphs": "validation", "loss": 0.2})
+
+    def carried(repeats):
+        sends = repeated_rule(laboratory, RULES[1], repeats, validation)
+        return (load(sends, validation.weight, validation.conflicts) / validation.reference).mean().item()
+
+    chosen = best_repeats(laboratory, RULES[1], 3, 0.2)
+    assert carried(chosen) == max(map(carried, schedules_of(3)))
+    monkeypatch.setattr("graphact_lab.experiments.scheduling.runner.in_time", lambda *_: [])
+    rows = [row for row in rule_rows(laboratory) if row["method"] == RULES[1] + REPEATED]
+    assert [(row["condition"]["loss"], row["rounds"]) for row in rows] == list(itertools.product(LOSSES, (2, 3)))
+    assert rows[-1]["repeats"] == list(chosen)
+    once = {"kind": "baseline", "method": RULES[1], "rounds": 1, "condition": rows[-1]["condition"], "ratios": [9.0]}
+    assert rule_at([*rows, once | {"value": 9.0}], once["condition"], 3) == rows[-1]["ratios"]
+    assert rule_at([*rows, once | {"value": 9.0}], once["condition"], 1) == [9.0]
 
 
 def test_what_collides_carries_nothing():
@@ -313,3 +377,38 @@ def test_the_published_report_comes_from_its_rows_and_the_page_quotes_it(tmp_pat
     quoted = re.findall(r"[+-]\d+\.\d ± \d+\.\d|\b\d\.\d{3}\b", page)
     assert len(quoted) > 15
     assert [number for number in quoted if number not in report] == []
+    for figure in re.findall(r"\]\((figures/.*?)\)", report):
+        assert (published / figure).exists()
+
+
+def tables_of(page):
+    """The lines of each table of a page by its first head, as cells."""
+    blocks = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()] for block in blocks]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("results")
+def test_tables_of_the_page_are_computed_from_its_rows():
+    rows = Store(ROOT / "results" / "scheduling" / "medium").rows()
+    loads, gains, stable = tables_of((ROOT / "docs" / "scheduling.md").read_text())
+    names = {"GCN": LABELS["topology"], "adaptive bank": LABELS["bank"]}
+    rounds, single = [1, 2, 3, 4, 5], best_jobs(one_iteration(rows), WIDTH)
+    for share, kind, *cells in loads[2:]:
+        condition = {"graphs": "random", "loss": float(share.removesuffix(" %")) / 100}
+        once = [row for row in choose(rows, method=RULES[1], kind="baseline") if row["condition"] == condition]
+        found = [max(row["value"] for row in once if row["rounds"] <= number) for number in rounds]
+        if kind == "repeated":
+            found = [np.mean(rule_at(rows, condition, number)) for number in rounds]
+        assert cells == [f"{value:.3f}" for value in found]
+    assert len(loads) == 2 + 2 * len(LOSSES)
+    assert len(gains) == 2 + 6 * len(LOSSES)
+    for share, name, *cells in gains[2:]:
+        condition = {"graphs": "random", "loss": float(share.removesuffix(" %")) / 100}
+        lines = {line[0]: list(line[1:]) for line in gap_lines(rows, single, condition, rounds)}
+        assert cells == lines[names.get(name, name)]
+    in_time = schedulers(rows)
+    for contention, *cells in stable[2:]:
+        found = [worth(in_time[names.get(head, head)][int(contention)])[0] for head in stable[0][1:]]
+        assert cells == [f"{value:.2f}" for value in found]
+    assert len(stable) == 2 + 3

@@ -142,7 +142,11 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
         f"of {len(known.settings())} settings {len(known.settings(1))} gain significantly",
         f"{len(known.settings(-1))} lose, up to {known.largest_loss():.1f} points",
         f"an error of {known.mean(metropolis, 6)} after ten rounds",
-        f"the best network {known.mean(known.best_in_consensus())}",
+        f"adaptive banks lose {known.banks_range()} points on Cora and CiteSeer",
+        f"the best network {known.mean(known.best_in_consensus())} with the inputs as they come",
+        f"and {known.mean(known.best_prepared_consensus())} with prepared ones",
+        f"a nearest neighbour by angle locates {known.mean(known.seeing_all('nearest-neighbor', 'unseen'))} %",
+        f"the best network at equal rounds {known.mean(known.best_by_test('unseen'))} %",
         f"At {random[0]['rounds']} rounds",
         f"gains {known.gain(random[0])} points over {KINDS[random[0]['rival']]} on a random split",
         f"an adaptive bank {known.gain(random[1])}",
@@ -152,6 +156,8 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
         assert words in text
         text = text.replace(words, "")
     assert literal_numbers(text) == []
+    assert "at equal rounds no adaptive bank gains" in text
+    assert known.no_bank_gains("denoising")
 
 
 @pytest.mark.parametrize("path", ["README.md", "docs/index.md"])
@@ -163,6 +169,16 @@ def test_node_classification_is_told_alike(known, path):
         assert int("".join(told)) == len(known.settings(-1))
     for pairs, gains in re.findall(r"of (\d+) pairs of an activation and a setting (\d+) gain", text):
         assert (int(pairs), int(gains)) == (len(known.pairs()), len(known.pairs(1)))
+
+
+def test_the_readme_quotes_gains_over_the_strongest_rival_and_losses_of_banks(known):
+    text = " ".join((ROOT / "README.md").read_text().split())
+    line = known.locating("max-ga", 1)
+    gain = known.gain(line).strip("*")
+    assert f"{gain} points over {known.name(known.best_pointwise(line))}" in text
+    for page in (text, " ".join((DOCS / "index.md").read_text().split())):
+        assert f"banks lose {known.banks_range()} points on Cora and CiteSeer" in page
+    assert known.banks_lose("cora", "citeseer")
 
 
 def test_promises_of_agents_name_their_conditions():

@@ -1,14 +1,12 @@
 """Tables of everything that was run: those in docs/tables are the rows', and what they compute is plain arithmetic."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from evidence import Cell, Evidence, Study, preference
 from graphact_lab.store import Store
-from rounds_cells import WIDTH, lines_of
+from rounds_cells import WIDTH, baselines_of, lines_of
 from tables import FOLDER, Tables, to_csv
 
 STUDY = Study("source-localization", "paper", "converged")
@@ -94,11 +92,14 @@ def test_published_equivalence_is_that_of_two_t_tests(results):
 def test_cells_of_rounds_are_compared_with_the_strongest_at_as_many_rounds(tmp_path):
     def write(kind, values, validation, number=2):
         rows = [
-            {"graph": n // 2, "node": n % 2, "rate": 0.02, "validation": validation, "test": float(value)}
+            {"graph": n // 2, "node": n % 2, "rate": 0.02, "validation": validation, "value": float(value)}
+            | {"kind": "model", "method": kind, "rounds": number, "sources": "unseen"}
             for n, value in enumerate(values)
         ]
-        (tmp_path / f"unseen_{number}_{kind}.json").write_text(json.dumps(rows))
+        store.finish(f"{kind}-{number}", rows)
 
+    store = Store(tmp_path)
+    store.create("a command")
     write("gelu", 60 + NOISE, 50)
     write("prelu", 50 + NOISE, 55)  # tests worse, validates better
     write("bank-max", 70 + NOISE[::-1], 60)
@@ -119,22 +120,19 @@ def test_cells_of_rounds_are_compared_with_the_strongest_at_as_many_rounds(tmp_p
 
 
 def test_sweeps_with_more_networks_replace_cells_and_banks_meet_their_relatives_in_the_largest_that_has_both(tmp_path):
-    def rows(values):
-        return [
-            {"graph": n, "node": 0, "rate": 0.02, "validation": 50.0, "value": float(v)} for n, v in enumerate(values)
-        ]
+    def write(folder, cells):
+        store = Store(tmp_path / folder)
+        store.create("a command")
+        for kind, values in cells.items():
+            common = {"kind": "model", "method": kind, "rounds": 4, "sources": "random", "rate": 0.02}
+            rows = [{"graph": n, "node": 0, "validation": 50.0, "value": float(v)} for n, v in enumerate(values)]
+            store.finish(kind, [row | common for row in rows])
+        store.publish()
 
     few = {"gelu": 60 + NOISE, "bank-max": 70 + NOISE[::-1], "sage-max": 65 + NOISE**2}
-    for kind, values in few.items():
-        own = [row | {"test": row["value"]} for row in rows(values)]
-        (tmp_path / f"random_4_{kind}.json").write_text(json.dumps(own))
+    write("few", few)
     many = {"prelu": np.tile(55 + NOISE, 2), "bank-max": np.tile(80 + NOISE[::-1], 2), "tanh": [np.nan] * 20}
-    store = Store(tmp_path)
-    store.create("a command")
-    for kind, values in many.items():
-        cell = {"kind": "model", "method": kind, "rounds": 4, "sources": "random"}
-        store.finish(kind, [row | cell for row in rows(values)])
-    store.publish()
+    write("", many)
     found = {line["kind"]: line for line in lines_of(tmp_path)}
     assert found.keys() == {"gelu", "bank-max", "sage-max", "prelu"}
     bank = found["bank-max"]
@@ -147,3 +145,30 @@ def test_sweeps_with_more_networks_replace_cells_and_banks_meet_their_relatives_
     assert (bank["shift_p"], bank["shift_p_holm"]) == pytest.approx((shift.pvalue, shift.pvalue))
     assert (found["sage-max"]["networks"], found["sage-max"]["rival"]) == (10, "gelu")
     assert found["sage-max"]["gain"] == pytest.approx((few["sage-max"] - few["gelu"]).mean())
+
+
+def test_baselines_of_rounds_count_each_graph_once(tmp_path):
+    store = Store(tmp_path)
+    store.create("a command")
+    common = {"kind": "baseline", "method": "nearest-neighbor", "sources": "unseen", "split": 0}
+    store.finish("a", [{**common, "graph": n // 2, "node": n % 2, "value": 90.0 + n // 2} for n in range(6)])
+    assert baselines_of(tmp_path) == {("nearest-neighbor", "unseen"): [90.0, 91.0, 92.0]}
+    assert lines_of(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_banks_are_compared_with_the_convolution_of_their_setting(results):
+    made = Tables(results)
+    lines = {(line["level"], line["bank"]): line for line in made.node_banks() if line["protocol"] == "kipf"}
+    assert lines.keys() == {(graph, bank) for graph in ("cora", "citeseer") for bank in ("bank-max", "bank-pna")}
+    (usual,) = [one for one in made.benchmarks.cells.values() if str(one.setting) == "kipf, F = 16, Cora"]
+    (bank,) = [one for one in made.benchmarks.cells.values() if str(one.setting).endswith("bank-max, F = 16, Cora")]
+    ours, theirs = ({row["split"]: row["value"] for row in one.rows["relu", None]} for one in (bank, usual))
+    test = stats.ttest_1samp([ours[split] - theirs[split] for split in ours], 0)
+    line = lines["cora", "bank-max"]
+    assert (line["minus_relu"], line["device"], line["runs"]) == (
+        pytest.approx(line["mean"] - line["relu_mean"]),
+        "cpu",
+        100,
+    )
+    assert (line["minus_relu_low"], line["minus_relu_high"]) == pytest.approx(tuple(test.confidence_interval()))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,7 +14,19 @@ from graphact_lab.data.diffused_sources import (
     source_localization_tasks,
 )
 from graphact_lab.experiments.rounds import report, runner
-from graphact_lab.experiments.rounds.experiment import GATV2, METHODS, NEAREST, RoundsJob, find_settings, orders_of
+from graphact_lab.experiments.rounds.experiment import (
+    BASELINES,
+    GATV2,
+    LINEAR,
+    LINEAR_UNIT,
+    METHODS,
+    NEAREST,
+    NEAREST_NOISY,
+    NOISE,
+    RoundsJob,
+    find_settings,
+    orders_of,
+)
 from graphact_lab.store import Store, StoreError
 
 
@@ -86,7 +99,7 @@ def test_a_graph_without_weights_keeps_its_neighbours():
 
 def test_the_nearest_neighbour_is_that_of_plain_loops():
     settings, task = find_settings("smoke"), source_localization(graph=2)
-    (row,) = runner.nearest_neighbor(settings, RoundsJob(NEAREST, 0, "random"), [task], 0)
+    (row,) = runner.run_baseline(settings, RoundsJob(NEAREST, 0, "random"), [task], 0)
     signals, right = task.inputs.squeeze(-1).double(), 0
     signals = signals / signals.norm(dim=1, keepdim=True)
     for sample in task.test.tolist():
@@ -94,6 +107,24 @@ def test_the_nearest_neighbour_is_that_of_plain_loops():
         nearest = int(task.train[distances.index(min(distances))])
         right += int(task.targets[nearest] == task.targets[sample])
     assert row["value"] == pytest.approx(100 * right / len(task.test), abs=0.5)  # rounding decides ties
+
+
+def test_noise_of_the_nearest_neighbour_is_small_and_the_same_again():
+    task = source_localization(graph=2)
+    exact, noisy, again = (runner.nearest(method, task) for method in (NEAREST, NEAREST_NOISY, NEAREST_NOISY))
+    assert torch.equal(noisy, again)
+    assert not torch.equal(exact, noisy)
+    assert NOISE == 1e-3
+
+
+def test_least_squares_is_that_of_numpy():
+    task = source_localization(graph=2)
+    signals, wanted = task.inputs.squeeze(-1).double().numpy(), np.eye(4)[task.targets]
+    for method, scale in ((LINEAR, 1.0), (LINEAR_UNIT, np.linalg.norm(signals, axis=1, keepdims=True))):
+        own = np.column_stack([signals / scale, np.ones(len(signals))])
+        weights = np.linalg.lstsq(own[task.train], wanted[task.train], rcond=None)[0]
+        same = runner.least_squares(method, task).numpy() == (own[task.test] @ weights).argmax(1)
+        assert same.mean() > 0.97  # nearly singular
 
 
 def rows_of(**methods):
@@ -116,6 +147,13 @@ def test_the_message_is_a_paired_difference_from_the_best_pointwise_network():
     said = report.message(results)
     assert "right in 56 % with unseen sources, 10.0 ± 1.3 points more than the best pointwise network (GELU)." in said
     assert "not significant" not in said
+
+
+def test_the_rival_validates_best_and_of_equal_ones_has_fewer_parameters():
+    rows = rows_of(gelu=[40, 44], prelu=[30, 34], relu=[30, 34])
+    for row in rows:
+        row |= {"validation": 50 - 10 * (row["method"] == "gelu"), "parameters": 9 + (row["method"] == "prelu")}
+    assert report.RoundsResults(rows).rivals == {(4, "unseen"): "relu"}  # GELU tests better
 
 
 def test_a_difference_within_its_interval_is_called_so():
@@ -151,7 +189,7 @@ def test_a_page_and_a_table_of_80_columns(tmp_path):
     store.create("graphact-lab run rounds --preset smoke")
     runner.run(settings, store)
     rows = store.rows()
-    assert len(rows) == 2 * 2 * (1 + 4)  # graphs, divisions, methods
+    assert len(rows) == 2 * 2 * (len(BASELINES) + 4)  # graphs, divisions, methods
     assert all(len(line) <= 80 for line in report.terminal_table(rows).splitlines())
     page = report.write_page(rows, tmp_path, store.commands()).read_text()
     assert "graphact-lab run rounds --preset smoke" in page

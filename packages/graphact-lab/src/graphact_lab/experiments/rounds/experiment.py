@@ -33,7 +33,11 @@ ACTIVATIONS: dict[str, tuple[int, dict[str, Any]]] = {
     "mean-ga": (3, {"name": "mean-ga", "hops": 1}),  # a linear control
     "max-ga-unshifted": (3, {"name": "max-ga", "hops": 1, "unshifted": True}),
 }
-NEAREST = "nearest-neighbor"  # a baseline, which reads all nodes
+# Baselines, which read all nodes: the nearest training signal by angle, also with noise, and least squares
+NEAREST, NEAREST_NOISY = "nearest-neighbor", "nearest-neighbor-noisy"
+LINEAR, LINEAR_UNIT = "least-squares", "least-squares-unit"  # the latter on signals of norm 1
+BASELINES = (NEAREST, NEAREST_NOISY, LINEAR, LINEAR_UNIT)
+NOISE = 1e-3  # relative to each value
 STACKED = (*POINTWISE, *ACTIVATIONS, *BANKS, *WITHOUT_SHIFT)
 GATV2 = "gatv2"  # attention and GELU; its networks are trained one by one, so that presets leave it out
 METHODS = (*STACKED, GATV2)

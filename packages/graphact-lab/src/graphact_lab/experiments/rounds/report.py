@@ -5,12 +5,26 @@ import html
 import textwrap
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from graphact.storage import write_atomically
-from graphact_lab.experiments.rounds.experiment import BANKS, FULL, NEAREST, PARTS, POINTWISE, QUICK, WITHOUT_SHIFT
+from graphact_lab.experiments.rounds.experiment import (
+    BANKS,
+    BASELINES,
+    FULL,
+    LINEAR,
+    LINEAR_UNIT,
+    NEAREST,
+    NEAREST_NOISY,
+    NOISE,
+    PARTS,
+    POINTWISE,
+    QUICK,
+    WITHOUT_SHIFT,
+)
 from graphact_lab.experiments.rounds.layer_note import layer_note
 from graphact_lab.figures import FAINT, GREY, INK, house_style, new_sheet, settle, to_png
 from graphact_lab.statistics import MIN_UNITS, Estimate, estimate
@@ -29,6 +43,9 @@ NAMES = {
     "max-ga-unshifted": "Max G.A. from k = 0",
     "mean-ga": "Mean G.A. (linear)",
     NEAREST: "nearest neighbour (cosine)",
+    NEAREST_NOISY: f"same, {100 * NOISE:g} % noise",
+    LINEAR: "least squares",
+    LINEAR_UNIT: "same, norm 1",
 }
 COLUMNS = {"random": "seen", "unseen": "unseen"}
 SOURCES = {"random": "seen sources", "unseen": "unseen sources"}
@@ -64,18 +81,25 @@ class RoundsResults:
 
     @cached_property
     def rivals(self) -> dict[tuple[int, str], str]:
-        """The pointwise network that is best on test samples, by rounds and sources: the strictest rival."""
+        """The pointwise network that validates best, by rounds and sources; of equal ones that with fewer parameters.
+
+        What is still equal is told apart by the name.
+        """
         best = {}
-        for rounds in self.rounds:
-            for sources in self.sources:
-                means = {one: self.mean(one, rounds, sources) for one in POINTWISE}
-                run = {one: value for one, value in means.items() if value is not None}
-                if run:
-                    best[rounds, sources] = max(run, key=run.__getitem__)
+        for place in product(self.rounds, self.sources):
+            scores = {one: self.by_graph(one, *place, "validation") for one in POINTWISE}
+            ranks = {one: (-fmean(own.values()), self.parameters[one], one) for one, own in scores.items() if own}
+            if ranks:
+                best[place] = min(ranks, key=ranks.__getitem__)
         return best
 
+    @cached_property
+    def parameters(self) -> dict[str, int]:
+        """The number of trained numbers of each method."""
+        return {row["method"]: row.get("parameters", 0) for row in self.rows}
+
     def gain(self, method: str, rounds: int, sources: str) -> Estimate | None:
-        """Return the difference from the best pointwise network, paired over graphs."""
+        """Return the difference from the pointwise network that validates best, paired over graphs."""
         rival = self.rivals.get((rounds, sources))
         ours = self.by_graph(method, rounds, sources)
         theirs = {} if rival is None or rival == method else self.by_graph(rival, rounds, sources)
@@ -138,12 +162,13 @@ def lines_of(results: RoundsResults) -> list[list[str]]:
             line.append("" if mean is None else f"{mean:.1f} %")
             line.append("reference" if is_rival else "" if gain is None else f"{gain.mean:+.1f} ± {gain.margin:.1f}")
         lines.append(line)
-    nearest = [NAMES[NEAREST]]
-    for _, sources in columns:
-        mean = results.mean(NEAREST, 0, sources)
-        nearest += ["" if mean is None else f"{mean:.1f} %", ""]
-    if any(nearest[1:]):
-        lines.append(nearest)
+    for baseline in BASELINES:
+        line = [NAMES[baseline]]
+        for _, sources in columns:
+            mean = results.mean(baseline, 0, sources)
+            line += ["" if mean is None else f"{mean:.1f} %", ""]
+        if any(line[1:]):
+            lines.append(line)
     return lines
 
 
@@ -155,9 +180,11 @@ def terminal_table(rows: Sequence[Row]) -> str:
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
     graphs = len({row["graph"] for row in rows})
-    legend = f"Gain: points over the best pointwise network, with the 95 % interval over {graphs} graphs."
-    if lines[-1][0] == NAMES[NEAREST]:
-        legend += " The nearest neighbour reads all nodes at once, which no network may."
+    legend = (
+        f"Gain: points over the pointwise network that validates best, with the 95 % interval over {graphs} graphs."
+    )
+    if any(line[0] == NAMES[NEAREST] for line in lines):
+        legend += " The nearest neighbour and least squares read all nodes at once, which no network may."
     legend += f" A guess is right in {CHANCE:.0f} %.{training_note(rows)}"
     return "\n".join([*text, "", *wrapped(legend), "", *wrapped(message(results))])
 
@@ -299,9 +326,9 @@ times (seen sources). Unseen sources do not occur in training.</p>
 <tbody>
 {body}
 </tbody></table></div>
-<p class="note">Gain: points over the pointwise network with the best test accuracy, ± half of the 95 % interval, paired
-over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour compares the values of all nodes,
-which no network sees. Each value is the mean of {networks} networks with {width} features, trained for
+<p class="note">Gain: points over the pointwise network that validates best, ± half of the 95 % interval, paired
+over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour and least squares read the values of
+all nodes, which no network sees. Each value is the mean of {networks} networks with {width} features, trained for
 {epochs} epochs.{training_note} {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>

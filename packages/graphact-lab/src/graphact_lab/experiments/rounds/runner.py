@@ -19,10 +19,14 @@ from graphact_lab.data.diffused_sources import BLOCKS, source_localization_tasks
 from graphact_lab.experiments.rounds.experiment import (
     ACTIVATIONS,
     BANKS,
+    BASELINES,
     GATV2,
+    LINEAR,
+    LINEAR_UNIT,
     LOCALIZATION,
     NAME,
-    NEAREST,
+    NEAREST_NOISY,
+    NOISE,
     WITHOUT_SHIFT,
     Rounds,
     RoundsJob,
@@ -30,6 +34,7 @@ from graphact_lab.experiments.rounds.experiment import (
 )
 from graphact_lab.job_progress import JobWatcher
 from graphact_lab.provenance import provenance
+from graphact_lab.splits import data_generator
 from graphact_lab.store import Row, Store
 
 
@@ -105,30 +110,49 @@ def run(
 ) -> None:
     """Run whatever is not finished yet; jobs that another process holds are left to it.
 
-    A nearest neighbour among the training signals, which reads all nodes, stands beside the networks.
+    Baselines that read all nodes stand beside the networks.
     """
     watcher = watcher or JobWatcher()
     tasks_of = {sources: make_tasks(settings, sources, seed) for sources in settings.sources}
     finished = sum(store.is_finished(settings.key(job, seed)) for job in settings.jobs)
     watcher.plan(len(settings.jobs), finished, len(tasks_of[settings.sources[0]]))
     for sources, tasks in tasks_of.items():
-        neighbor = RoundsJob(NEAREST, 0, sources)
-        if with_baselines and settings.task == LOCALIZATION:
-            store.fill(settings.key(neighbor, seed), partial(nearest_neighbor, settings, neighbor, tasks, seed))
+        for name in BASELINES if with_baselines and settings.task == LOCALIZATION else ():
+            job = RoundsJob(name, 0, sources)
+            store.fill(settings.key(job, seed), partial(run_baseline, settings, job, tasks, seed))
         for job in settings.jobs:
             if job.sources == sources:
                 store.fill(settings.key(job, seed), partial(run_job, settings, job, tasks, seed, device, watcher))
 
 
-def nearest_neighbor(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
-    """Return the rows of a classifier that knows all nodes' values: the class of the most similar training signal."""
+def run_baseline(settings: Rounds, job: RoundsJob, tasks: Sequence[Task], seed: int) -> list[Row]:
+    """Return the rows of a classifier that knows all nodes' values and has seen the signals of training."""
     rows = []
     for task in tasks:
-        signals, targets = torch.nn.functional.normalize(task.inputs.double().flatten(1), dim=1), task.targets
-        nearest = task.train[(signals[task.test] @ signals[task.train].T).argmax(1)]
-        right = (targets[nearest] == targets[task.test]).double().mean().item()
+        answers = (least_squares if job.method in (LINEAR, LINEAR_UNIT) else nearest)(job.method, task)
+        right = (answers == task.targets[task.test]).double().mean().item()
         rows.append(stamp(settings, job, seed, "cpu") | place_of(task) | {"kind": "baseline", "value": 100 * right})
     return rows
+
+
+def nearest(method: str, task: Task) -> Tensor:
+    """Return the classes of the training signals at the smallest angle, with or without noise on all signals."""
+    signals = task.inputs.double().flatten(1)
+    if method == NEAREST_NOISY:
+        generator = data_generator("noise of a baseline", *(task.details[name] for name in ("seed", "graph", "split")))
+        signals = signals * (1 + NOISE * torch.randn(signals.shape, generator=generator, dtype=signals.dtype))
+    signals = F.normalize(signals, dim=1)
+    return task.targets[task.train[(signals[task.test] @ signals[task.train].T).argmax(1)]]
+
+
+def least_squares(method: str, task: Task) -> Tensor:
+    """Return the classes of the largest scores of a linear map with a constant, fitted to one-hot classes."""
+    signals = task.inputs.double().flatten(1)
+    signals = F.normalize(signals, dim=1) if method == LINEAR_UNIT else signals
+    signals = torch.cat([signals, signals.new_ones(len(signals), 1)], 1)
+    wanted = F.one_hot(task.targets[task.train], task.out_features).double()
+    scores = signals[task.test] @ torch.linalg.lstsq(signals[task.train], wanted, driver="gelsd").solution
+    return scores.argmax(1)
 
 
 def run_job(

@@ -3,8 +3,8 @@
 Signals are ``(..., N)``: any number of utilities or schedules on the same conflict graphs.
 """
 
-from collections.abc import Iterator
-from itertools import repeat
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise, repeat
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from graphact.graph import Graph
 from graphact_lab.experiments.scheduling.conflicts import MIN_WEIGHT, Conflicts
 
 RULES = ("w", "w / (1 + d)")  # keys that need no network
+REPEATED = ", repeated"  # after the name of a rule that repeats messages
 
 
 def rounds_of(iterations: int) -> int:
@@ -28,6 +29,21 @@ def rounds_of(iterations: int) -> int:
     return 2 * iterations - 1
 
 
+def schedules_of(rounds: int) -> list[tuple[int, ...]]:
+    """Return every division of at most so many rounds among the messages of the rule: how often each of them is sent.
+
+    Example:
+        >>> schedules_of(3)
+        [(1,), (2,), (3,), (1, 1, 1)]
+    """
+    found = []
+    for messages in range(1, rounds + 1, 2):
+        for total in range(messages, rounds + 1):
+            cuts = ((0, *inner, total) for inner in combinations(range(1, total), messages - 1))
+            found += [tuple(end - start for start, end in pairwise(cut)) for cut in cuts]
+    return found
+
+
 def rule_key(rule: str, weight: Tensor, degree: Tensor) -> Tensor:
     """The logarithm of the key of a classical rule, from utilities and the number of conflicting links."""
     key = weight.clamp_min(MIN_WEIGHT).log()
@@ -35,7 +51,12 @@ def rule_key(rule: str, weight: Tensor, degree: Tensor) -> Tensor:
 
 
 def local_greedy(
-    key: Tensor, active: Tensor, conflicts: Conflicts, iterations: int, graphs: Iterator[Graph] | None = None
+    key: Tensor,
+    active: Tensor,
+    conflicts: Conflicts,
+    iterations: int,
+    graphs: Iterator[Graph] | None = None,
+    repeats: Sequence[int] | None = None,
 ) -> Tensor:
     """Return a mask of the links that send after some iterations of the local greedy rule (LGS; Joo and Shroff 2009).
 
@@ -48,15 +69,24 @@ def local_greedy(
         conflicts: the graphs.
         iterations: how many.
         graphs: those of the rounds in turn, without lost messages; a lost one is as if its sender were not there.
+        repeats: how often each of the ``rounds_of(iterations)`` messages is sent, once each without it. Every repeat
+            takes a round, and one of them that arrives is enough.
     """
+    times = iter(repeats or repeat(1))
     graphs = graphs or repeat(conflicts.graph)
+
+    def largest(value: Tensor) -> Tensor:
+        """Return the largest value that a neighbour sends and that arrives in one of the rounds of a message."""
+        heard_in = [neighborhood_max(value.unsqueeze(-1), next(graphs)).squeeze(-1) for _ in range(next(times))]
+        return torch.stack(heard_in).amax(0)
+
     rank = key.argsort(stable=True, dim=-1).argsort(-1).to(conflicts.graph.dtype) + 1  # equal keys: by number
     sends = torch.zeros_like(active)
     for iteration in range(iterations):
-        wins = active & (rank > neighborhood_max((rank * active).unsqueeze(-1), next(graphs)).squeeze(-1))
+        wins = active & (rank > largest(rank * active))
         sends = sends | wins
         if iteration + 1 < iterations:
-            silenced = heard(wins, next(graphs))
+            silenced = largest(wins.to(rank)) > 0
             active = active & ~wins & ~silenced
             if not active.any():
                 break

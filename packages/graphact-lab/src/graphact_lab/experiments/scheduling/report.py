@@ -26,13 +26,16 @@ LABELS = {
 COLORS = dict(zip(METHODS, ("#0072b2", "#cc79a7", "#009e73", "#d55e00", "#e69f00", GREY, "#56b4e9"), strict=True))
 MARKERS = dict(zip(METHODS, "^oXsDPv", strict=True))
 TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geometric", "flows": "Flows"}
+MAX_DRAWN = 25.0  # points; intervals of two seeds reach further
 LIGHT = 0.7  # the load at which delay is told, or the nearest one
 INTRODUCTION = """\
 Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
-many rounds as the keys, in the number that carries most. Intervals are 95 %, over graphs and seeds as crossed factors;
-p is Holm's over the table. Where rounds can be divided between layers and iterations of the greedy rule, validation
-graphs have chosen."""
+many rounds as the keys, in the number that carries most; where messages are lost it may repeat its own, as often as
+carries most on validation graphs. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
+table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
 GAPS = "Points of load beyond the rule; bold where they are significant:"
+ONE_ITERATION = "The same with one iteration of the rule, all other rounds for the network:"
+REPEATED_RULE = f"{RULE}, repeated"
 IN_TIME = """\
 Each scheduler has the rounds and layers that are best on this traffic itself. A choice of more flatters more; numbers
 of choices: {counts}."""
@@ -59,14 +62,24 @@ def best_jobs(rows: Sequence[Row], setting: str) -> dict[tuple[str, int], list[R
     }
 
 
+def one_iteration(rows: Sequence[Row]) -> list[Row]:
+    """The rows of keys for one iteration of the rule."""
+    return [row for row in rows if row.get("iterations") == 1]
+
+
 def ratios(rows: Sequence[Row], condition: Mapping[str, Any]) -> list[list[float]]:
     """Ratios by seed and graph under a condition."""
     return [row["ratios"] for row in choose(rows, condition=dict(condition))]
 
 
 def rule_at(rows: Sequence[Row], condition: Mapping[str, Any], rounds: int) -> list[float]:
-    """The ratios of the classical rule in at most so many rounds, in the number that carries most."""
+    """The ratios of the classical rule in at most so many rounds, in the number that carries most.
+
+    Where messages are lost and can be repeated, validation graphs have chosen how often each one is sent.
+    """
     own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
+    for row in choose(rows, kind="baseline", method=REPEATED_RULE, condition=dict(condition), rounds=rounds):
+        return list(row["ratios"])
     return list(max((row for row in own if row["rounds"] <= rounds), key=lambda row: row["value"])["ratios"])
 
 
@@ -78,31 +91,43 @@ def gap_of(rows: Sequence[Row], own: Sequence[Row], condition: Mapping[str, Any]
 
 def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
     """Loads under a condition, and their differences from the rule at equal rounds."""
-    jobs, lines, gaps = best_jobs(rows, setting), list[Sequence[str]](), dict[tuple[str, int], Estimate]()
+    jobs = best_jobs(rows, setting)
     budgets = sorted({rounds for _, rounds in jobs})
-    lines.append(("rule w / (1 + d)", *(f"{fmean(rule_at(rows, condition, rounds)):.3f}" for rounds in budgets)))
+    header = ("keys", *(f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets))
+    lines, loses = list[Sequence[str]](), "loss" in condition
+    if loses:
+        own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
+        most = [max(row["value"] for row in own if row["rounds"] <= rounds) for rounds in budgets]
+        lines.append((f"rule {RULE}, each message once", *(f"{value:.3f}" for value in most)))
+    rule = f"rule {REPEATED_RULE if loses else RULE}"
+    lines.append((rule, *(f"{fmean(rule_at(rows, condition, rounds)):.3f}" for rounds in budgets)))
     for method in dict.fromkeys(method for method, _ in jobs):
-        cells = [LABELS[method]]
-        for rounds in budgets:
-            found = ratios(jobs.get((method, rounds), []), condition)
-            cells.append(f"{crossed(found).mean:.3f}" if found else "")
-            if found:
-                gaps[method, rounds] = gap_of(rows, jobs[method, rounds], condition, rounds)
-        lines.append(cells)
-    adjusted = dict(zip(gaps, holm([gap.p_unlike() for gap in gaps.values()]), strict=True))
-    compared = [
-        (LABELS[method], *(show(gaps.get((method, n)), adjusted.get((method, n), 1.0)) for n in budgets))
-        for method in dict.fromkeys(method for method, _ in gaps)
-    ]
-    header = [f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets]
+        found = [ratios(jobs.get((method, rounds), []), condition) for rounds in budgets]
+        lines.append((LABELS[method], *(f"{crossed(each).mean:.3f}" if each else "" for each in found)))
     simple = [
         f"{row['method']} {row['value']:.3f}"
         for row in choose(rows, kind="baseline", condition=dict(condition))
         if row["rounds"] in (0, None)
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
-    table, differences_table = (markdown_table(("keys", *header), part) for part in (lines, compared))
-    return [f"### {title}", table, ", ".join(simple) + ".", GAPS, differences_table]
+    parts = [f"### {title}", markdown_table(header, lines), ", ".join(simple) + "."]
+    parts += [GAPS, markdown_table(header, gap_lines(rows, jobs, condition, budgets))]
+    if loses:
+        single = best_jobs(one_iteration(rows), setting)
+        parts += [ONE_ITERATION, markdown_table(header, gap_lines(rows, single, condition, budgets))]
+    return parts
+
+
+def gap_lines(
+    rows: Sequence[Row], jobs: Mapping[tuple[str, int], Sequence[Row]], condition: Mapping[str, Any], budgets: list[int]
+) -> list[Sequence[str]]:
+    """A line for each method: differences from the rule, with Holm's p over all of them."""
+    gaps = {(method, n): gap_of(rows, own, condition, n) for (method, n), own in jobs.items() if ratios(own, condition)}
+    adjusted = dict(zip(gaps, holm([gap.p_unlike() for gap in gaps.values()]), strict=True))
+    return [
+        (LABELS[method], *(show(gaps.get((method, n)), adjusted.get((method, n), 1.0)) for n in budgets))
+        for method in dict.fromkeys(method for method, _ in gaps)
+    ]
 
 
 def show(gap: Estimate | None, p: float) -> str:
@@ -169,21 +194,28 @@ def loads_of(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> list[float]:
 
 
 def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
-    """Points of load beyond the classical rule in as many rounds, a panel for each kind of graphs."""
-    jobs = best_jobs(rows, setting)
-    methods = list(dict.fromkeys(method for method, _ in jobs))
-    sheet = new_sheet(5.2, 6.4)
-    panels = sheet.subplots(2, 2, sharex=True).flatten()
-    for axes, (kind, title) in zip(panels, TITLES.items(), strict=True):
+    """Points of load beyond the classical rule in as many rounds, a panel for each kind of graphs and share of losses.
+
+    Where messages are lost, keys are for one iteration of the rule, as in the second table of these conditions.
+    """
+    methods = list(dict.fromkeys(method for method, _ in best_jobs(rows, setting)))
+    conditions = {title: {"graphs": kind} for kind, title in TITLES.items()}
+    losses = sorted({row["condition"]["loss"] for row in rows if "loss" in row.get("condition", {})})
+    lossy = {f"Random, {100 * loss:g} % lost": {"graphs": "random", "loss": loss} for loss in losses}
+    sheet = new_sheet(5.2 + 2.2 * bool(lossy), 6.4)
+    panels = sheet.subplots(2 + bool(lossy), 2, sharex=True).flatten()
+    for axes, (title, condition) in zip(panels, (conditions | lossy).items(), strict=True):
+        jobs = best_jobs(one_iteration(rows) if title in lossy else rows, setting)
         axes.axhline(0.0, color=INK, linewidth=1.4, label=f"rule {RULE}")
         for place, method in enumerate(methods):
-            gaps = {n: gap_of(rows, own, {"graphs": kind}, n) for (name, n), own in jobs.items() if name == method}
+            gaps = {n: gap_of(rows, own, condition, n) for (name, n), own in jobs.items() if name == method}
             rounds = sorted(gaps)
             apart = [n + 0.08 * (place - (len(methods) - 1) / 2) for n in rounds]
             look: dict[str, Any] = {"color": COLORS[method], "marker": MARKERS[method], "linewidth": 1.0}
             means, margins = ([100 * getattr(gaps[n], name) for n in rounds] for name in ("mean", "margin"))
             axes.errorbar(apart, means, margins, **look, markersize=4, label=LABELS[method])
         axes.set(title=title, xlabel="Rounds", ylabel="Points of load beyond the rule")
+        axes.set_ylim(max(axes.get_ylim()[0], -MAX_DRAWN), min(axes.get_ylim()[1], MAX_DRAWN))
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y")
     sheet.legend(*panels[0].get_legend_handles_labels(), ncols=3, loc="outside upper center")

@@ -22,6 +22,7 @@ from graphact_lab.experiments.scheduling.experiment import (
     Scheduling,
 )
 from graphact_lab.experiments.scheduling.greedy_rules import (
+    REPEATED,
     RULES,
     aloha,
     greedy,
@@ -30,6 +31,7 @@ from graphact_lab.experiments.scheduling.greedy_rules import (
     optimum,
     rounds_of,
     rule_key,
+    schedules_of,
 )
 from graphact_lab.experiments.scheduling.keys import KeyFleet, queue_states, train
 from graphact_lab.experiments.scheduling.slots import run_slots, usual_arrivals
@@ -178,6 +180,26 @@ def in_time(laboratory: Laboratory, schedule: Any, sent: Sequence[int], count: i
     return [{**common, **one, "kind": "slots", "of": common["kind"], "sent": list(sent)} for one in found]
 
 
+def repeated_rule(laboratory: Laboratory, rule: str, repeats: Sequence[int], test: Test) -> Tensor:
+    """Return which links send by a rule that sends its messages so often."""
+    key, iterations = rule_key(rule, test.weight, test.conflicts.degree), (len(repeats) + 1) // 2
+    return local_greedy(key, test.weight > 0, test.conflicts, iterations, laboratory.rounds(test), repeats)
+
+
+def best_repeats(laboratory: Laboratory, rule: str, rounds: int, loss: float) -> tuple[int, ...]:
+    """Return how often a rule sends each message in at most so many rounds: what carries most on validation graphs.
+
+    Messages are lost there with the probability of the test; of equal loads the first counts, with fewer messages.
+    """
+    test = laboratory.validation._replace(condition={"graphs": "validation", "loss": loss})
+
+    def carried(repeats: tuple[int, ...]) -> float:
+        sends = repeated_rule(laboratory, rule, repeats, test)
+        return (load(sends, test.weight, test.conflicts) / test.reference).mean().item()
+
+    return max(schedules_of(rounds), key=carried)
+
+
 def rule_rows(laboratory: Laboratory) -> list[Row]:
     """Everything that does not learn: both rules at every number of rounds, the centralised greedy, ALOHA, optimum."""
     rows = list[Row]()
@@ -185,9 +207,9 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
     for test in laboratory.tests:
         weight, degree, conflicts = test.weight, test.conflicts.degree, test.conflicts
 
-        def note(method: str, rounds: int | None, found: Tensor, test: Test = test) -> None:
+        def note(method: str, rounds: int | None, found: Tensor, test: Test = test, **more: Any) -> None:
             ratios = (found / test.reference[: len(found)]).tolist()
-            row = {"kind": "baseline", "method": method, "rounds": rounds, "condition": test.condition}
+            row = {"kind": "baseline", "method": method, "rounds": rounds, "condition": test.condition, **more}
             rows.append({**row, "value": sum(ratios) / len(ratios), "ratios": ratios})
 
         for rule in RULES:
@@ -195,6 +217,10 @@ def rule_rows(laboratory: Laboratory) -> list[Row]:
             for iterations in budgets:
                 sends = local_greedy(key, weight > 0, conflicts, iterations, laboratory.rounds(test))
                 note(rule, rounds_of(iterations), load(sends, weight, conflicts))
+            for rounds in range(2, max(laboratory.settings.rounds) + 1) if "loss" in test.condition else ():
+                repeats = best_repeats(laboratory, rule, rounds, test.condition["loss"])
+                sends = repeated_rule(laboratory, rule, repeats, test)
+                note(rule + REPEATED, rounds, load(sends, weight, conflicts), repeats=list(repeats))
             if "loss" not in test.condition:
                 note(f"centralised greedy by {rule}", None, load(greedy(key, weight, conflicts), weight, conflicts))
         note("ALOHA", 0, load(aloha(conflicts, weight.shape, laboratory.generator("aloha")), weight, conflicts))
