@@ -132,12 +132,16 @@ def test_rows_are_complete_and_of_the_noted_command(name):
         assert row["preset"] == words[words.index("--preset") + 1]
 
 
+TRAINED_ON_A_CPU = {"rounds-denoising"}  # by the script for a GPU, as results/README.md says
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FOLDERS if is_of_a_device(name)])
 def test_rows_of_a_device_are_alike(name):
     rows = Store(RESULTS / name).rows()
     assert {row["preset"] for row in rows} <= {"full", "paper"}
-    assert {row["device"] for row in rows if row["kind"] == "model"} == {"NVIDIA H200"}
+    device = "cpu" if name in TRAINED_ON_A_CPU else "NVIDIA H200"
+    assert {row["device"] for row in rows if row["kind"] == "model"} == {device}
 
 
 def test_a_list_of_cells_is_trained_in_its_order(tmp_path, capsys):
