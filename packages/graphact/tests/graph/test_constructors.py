@@ -176,7 +176,7 @@ def test_bad_edges(arguments, error, message):
         (lambda: Graph.from_dense(torch.ones(2, 3)), ValueError, r"square, of shape \(N, N\), got \(2, 3\)"),
         (lambda: Graph.from_dense(torch.ones(3)), ValueError, r"got \(3,\)"),
         (lambda: Graph.from_dense(torch.empty(0, 0)), ValueError, "at least one node"),
-        (lambda: Graph.from_dense(torch.full((2, 2), torch.nan)), ValueError, r"must be finite, got nan \(4 such"),
+        (lambda: Graph.from_dense(torch.full((2, 2), torch.nan)), ValueError, r"nan at index \[0, 0\] \(4 such"),
         (lambda: Graph.from_scipy(np.eye(2)), TypeError, "SciPy sparse matrix, got ndarray"),
         (lambda: Graph.from_scipy(scipy.sparse.csr_array((2, 3))), ValueError, r"got \(2, 3\)"),
         (lambda: Graph.from_networkx(networkx.Graph()), ValueError, "at least one node"),
