@@ -40,7 +40,7 @@ def symmetric(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None, 
     across = root(inverse_sums(rows, weight, diagonal, incoming.num_nodes))
     down = across if is_undirected else root(inverse_sums(col, weight, diagonal, incoming.num_nodes))
     loops = None if diagonal is None else (across * down * diagonal).to(weight.dtype)
-    return (across[rows] * down[col] * weight).to(weight.dtype), loops
+    return (across.index_select(0, rows) * down.index_select(0, col) * weight).to(weight.dtype), loops
 
 
 def gcn(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
@@ -57,7 +57,7 @@ def random_walk(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None
     """S with each row divided by its sum of magnitudes."""
     across = inverse_sums(incoming.rows, weight, diagonal, incoming.num_nodes)
     loops = None if diagonal is None else (across * diagonal).to(weight.dtype)
-    return (across[incoming.rows] * weight).to(weight.dtype), loops
+    return (across.index_select(0, incoming.rows) * weight).to(weight.dtype), loops
 
 
 def laplacian(incoming: Neighborhoods, weight: Tensor, diagonal: Tensor | None) -> Weights:
