@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it costs and loads, and that the README runs as it stands."""
+"""The package as a whole: what importing it costs and loads."""
 
 import importlib
 import re
@@ -63,15 +63,6 @@ def test_types_are_announced():
     import graphact
 
     assert (Path(graphact.__file__).parent / "py.typed").is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL))
-def test_readme_runs_as_it_stands(block, tmp_path):
-    script = tmp_path / "block.py"
-    script.write_text(block)
-    result = run_python(str(script), cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
 
 
 def test_tests_that_are_noted_as_slow_are_there():

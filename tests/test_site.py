@@ -1,4 +1,4 @@
-"""The pages of the site: their examples run as they stand, and every public name has its place in the reference."""
+"""README and the site: examples run as they stand, and every public name has its place in the reference."""
 
 import importlib
 import re
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ["start.md", "pyg.md", "choosing.md"]
+PAGES = ["../README.md", *(f"{name}.md" for name in ("start", "pyg", "choosing", "guarantees"))]
+PAGES += ["agents-protocol.md", "agents-learning.md"]
 BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)]
 
 
@@ -29,6 +30,7 @@ def test_examples(block, tmp_path):
     script.write_text(block)
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
+    assert bool(result.stdout) == ("print(" in block)
 
 
 def test_every_public_package_has_a_page():

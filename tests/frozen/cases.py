@@ -385,8 +385,6 @@ def _():
         for closed in (False, True):
             lists = graph.hop_pattern(2, closed=closed)
             found[f"{place} hops closed={closed}"] = torch.stack([lists.degree.sum(), lists.col.sum()])
-        reordered, order = graph.reorder()
-        found[f"{place} reordered"], found[f"{place} order"] = reordered.to_dense(), order
         for kind in names.NORMALIZATIONS:
             with warnings.catch_warnings(action="ignore"):
                 try:

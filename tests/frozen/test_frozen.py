@@ -53,24 +53,6 @@ def test_every_activation_operation_and_guarantee_is_frozen():
     assert [name for name in names.GUARANTEE_NAMES if name not in results and f"GUARANTEES.{name}(" not in source] == []
 
 
-@pytest.mark.parametrize("strategy", names.STRATEGIES)
-@pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
-def test_a_fleet_trains_as_its_models_alone(strategy, loss):
-    """Bit by bit in a loop; stacked, sums over a fleet round otherwise."""
-    tasks = cases.tasks_of(3, loss, alike=False)
-    together, alone = (cases.fleet_models("median-ga", tasks[0].out_features, 3) for _ in range(2))
-    settings = names.TrainingSettings(**cases.SETTINGS)
-    result = names.make_fleet(together, tasks, [5, 6, 7], strategy).train(settings)
-    fits = [
-        names.fit(model, task, settings, seed=seed) for model, task, seed in zip(alone, tasks, [5, 6, 7], strict=True)
-    ]
-    tolerance = 0.0 if strategy == "loop" else 1e-12
-    assert result.best_epoch == [fit.best_epoch for fit in fits]
-    assert result.test == pytest.approx([fit.test for fit in fits], rel=tolerance, abs=tolerance)
-    for one, other in zip(together, alone, strict=True):
-        torch.testing.assert_close(cases.after(one), cases.after(other), rtol=tolerance, atol=tolerance)
-
-
 def test_a_changed_value_is_noticed():
     expected = KEPT["fit"]
     key = next(key for key in expected if key.endswith("parameters"))

@@ -33,7 +33,6 @@ FORMATS = {
     "pyg": (Data(edge_index=EDGES, num_nodes=12), "from_pyg"),
     "file": ("graph.npz", "load"),
 }
-TAKEN = {"networkx", "scipy", "pyg"}
 
 
 def one_line(error, call, *words):

@@ -93,7 +93,7 @@ def test_an_edge_index_of_pyg_knows_its_nodes():
         (dict(edge_index=[[0, -3], [1, 7]], num_nodes=3), "node indices from 0 to 2, got -3"),
         (dict(edge_index=[[0, 2**62], [1, 1]], num_nodes=3), f"node indices from 0 to 2, got {2**62}"),
         (dict(edge_index=[[-(2**63), 2**62], [1, 1]], num_nodes=3), f"node indices from 0 to 2, got {-(2**63)}"),
-        (dict(edge_index=[[0, 1], [1, 0]], edge_weight=[1.0, math.nan]), r"edge_weight must be finite, got nan \(1 su"),
+        (dict(edge_index=[[0, 1], [1, 0]], edge_weight=[1.0, math.nan]), r"finite, got nan at index \[1\] \(1 "),
         (dict(edge_index=[[1], [1]], edge_weight=[-math.inf], num_nodes=2), "edge_weight must be finite, got -inf"),
         (dict(edge_index=[[0, 0], [1, 1]], edge_weight=[3e38, 3e38]), "summed over repeated edges must be finite"),
     ],

@@ -1,4 +1,6 @@
-"""Spectral normalisation of directed graphs whose weights differ widely: known radii, high precision, brackets."""
+"""Spectral normalisation of directed graphs whose weights differ widely: known radii, high precision, refusals."""
+
+import contextlib
 
 import mpmath
 import numpy as np
@@ -11,6 +13,7 @@ from graphact.graph import spectral_radius as module
 from support.radius import gelfand_limit, radius_in_fifty_digits, spectral_radius
 
 RANGES = {"tiny": (2.0**-30, 2.0**-20), "wide": (2.0**-200, 1.0), "whole": (1e-300, 1e300), "usual": (0.75, 1.0)}
+UNTRUSTED = "no largest eigenvalue of this graph of {} nodes that can be trusted: its weights differ too much"
 
 
 def cycle(weight):
@@ -37,12 +40,6 @@ def test_a_cycle_is_divided_by_the_geometric_mean_of_its_weights(nodes, kind, si
     found = cycle(weight).normalize("spectral").weight.roll(-1).numpy()  # rows are targets
     np.testing.assert_allclose(np.log2(np.abs(found)), np.log2(np.abs(weight)) - mean, rtol=1e-9, atol=1e-9)
     assert (np.sign(found) == np.sign(weight)).all()
-
-
-def test_a_long_cycle():
-    weight = np.random.default_rng(0).choice([2.0**-30, 2.0**-20], 6000)
-    found = cycle(weight).normalize("spectral").weight.numpy()
-    assert np.log2(found).mean() == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -80,13 +77,6 @@ def test_loops_along_a_cycle_that_is_hardly_closed():
     assert radius_of(matrix) == pytest.approx(1 + 2.0**-3, rel=1e-9)
 
 
-def test_edges_of_no_account_do_not_hide_a_cycle():
-    weight = np.random.default_rng(1).choice([2.0**-30, 2.0**-20], 300)
-    matrix = np.full((300, 300), 2.0**-900)
-    matrix[np.arange(300), np.arange(300) - 1] = weight
-    assert radius_of(matrix) == pytest.approx(2 ** np.log2(weight).mean(), rel=1e-9)
-
-
 def test_the_largest_component_decides():
     """Whatever leads from one to another, and whichever has the larger weights."""
     small, large = one_way(280, 2.0**-60), 2.0**-25 * np.roll(np.diag([1.0, 4.0] * 10), 1, axis=1)
@@ -111,7 +101,6 @@ def test_random_positive_weights_in_high_precision(seed):
 
 @pytest.mark.parametrize("nodes", [40, 300])
 def test_what_a_solver_finds_keeps_its_bits(nodes):
-    """Only an answer that fails the check is replaced."""
     rng = np.random.default_rng(nodes)
     matrix = np.where(rng.random((nodes, nodes)) < 0.3, rng.random((nodes, nodes)), 0) + np.eye(nodes) / 4
     graph, expected = Graph.from_dense(matrix), module.solve(scipy.sparse.csr_array(matrix))
@@ -119,38 +108,26 @@ def test_what_a_solver_finds_keeps_its_bits(nodes):
     assert torch.equal(graph.normalize("spectral").weight, graph.weight / expected)
 
 
-@pytest.mark.parametrize("factor", [1 - 1e-5, 1 + 1e-5, 0.5, 3.0])
-@pytest.mark.parametrize("nodes", [40, 300])
-def test_a_solver_that_is_wrong_is_corrected(monkeypatch, nodes, factor):
-    rng = np.random.default_rng(nodes)
-    matrix = np.where(rng.random((nodes, nodes)) < 0.1, rng.random((nodes, nodes)), 0) + np.eye(nodes) / 4
-    expected, solve = np.abs(np.linalg.eigvals(matrix)).max(), module.solve
-    monkeypatch.setattr(module, "solve", lambda *args, **options: factor * solve(*args, **options))
-    assert radius_of(matrix) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("weight", [[2.0**-30] * 20 + [-(2.0**-20)] * 20, [1.0, -1.5] * 8], ids=["apart", "alike"])
-def test_an_answer_that_cannot_be_trusted_is_refused(monkeypatch, weight):
-    """Signed weights have no bracket: solvers that disagree are not believed."""
+@pytest.mark.parametrize("weight", [[2.0**-30] * 20 + [-(2.0**-20)] * 20, [1.0, 1.5] * 8], ids=["signed", "positive"])
+def test_solvers_that_disagree_are_not_believed(monkeypatch, weight):
     answers, solve = iter([1.0, 2.0, 3.0, 4.0]), module.solve
     monkeypatch.setattr(module, "solve", lambda *args, **options: next(answers) * solve(*args, **options))
-    message = f"of this graph of {len(weight)} nodes that can be trusted: its weights differ too much"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=UNTRUSTED.format(len(weight))):
         cycle(torch.tensor(weight, dtype=torch.float64)).normalize("spectral")
 
 
-@pytest.mark.parametrize("seed", [4, 5, 9, 20])
-def test_a_laplacian_of_a_ring_that_lapack_gets_wrong(seed):
+def test_laplacians_of_rings_that_lapack_gets_wrong():
     """LAPACK gets some of these wrong by up to 7e-5, depending on the processor; the tolerance holds on all."""
-    rng = np.random.default_rng(seed)
-    weight = np.exp2(rng.integers(-30, -19, 28).astype(float))
-    ring = np.zeros((28, 28))
-    ring[np.arange(28), np.arange(28) - 1] = weight
-    order = rng.permutation(28)
-    laplacian = (np.diag(weight) - ring)[order][:, order]
-    expected = radius_in_fifty_digits(tuple(map(tuple, laplacian.tolist())))
-    try:
-        found = radius_of(laplacian)
-    except ValueError:
-        return  # refused
-    assert found == pytest.approx(expected, rel=5e-6)
+    solved = 0
+    for seed in (4, 5, 9, 20):
+        rng = np.random.default_rng(seed)
+        weight = np.exp2(rng.integers(-30, -19, 28).astype(float))
+        ring = np.zeros((28, 28))
+        ring[np.arange(28), np.arange(28) - 1] = weight
+        order = rng.permutation(28)
+        laplacian = (np.diag(weight) - ring)[order][:, order]
+        expected = radius_in_fifty_digits(tuple(map(tuple, laplacian.tolist())))
+        with contextlib.suppress(ValueError):  # refused
+            assert radius_of(laplacian) == pytest.approx(expected, rel=5e-6)
+            solved += 1
+    assert solved >= 2

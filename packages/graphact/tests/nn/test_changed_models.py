@@ -2,7 +2,6 @@
 
 import copy
 import types
-from itertools import product
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ import graphact
 from graphact import nn
 from graphact.guarantees import certify, lipschitz_bound, lipschitz_constrained, topology_bound
 from graphact.spec import UnsupportedModelError
-from graphact.training import Fleet, TrainingSettings, fit
+from support.general_models import check_as_alone
 from support.graphs import random_graph
 from support.tasks import make_tasks
 
@@ -142,22 +141,10 @@ def test_a_constrained_model_is_bounded_as_it_computes_and_not_saved(tmp_path):
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_fleet_trains_a_changed_model_as_it_is(change):
     """A description that would not be true is not used: the fleet ends where training alone does."""
-    settings = TrainingSettings(epochs=2, batch_size=100, learning_rate=0.01)
-    tasks = make_tasks(2, samples=400, classes=4)
     make, part = CHANGES[change]
-    models, alone = [], []
-    for made, seed in product((models, alone), range(2)):
-        torch.manual_seed(seed)
-        made.append(make())
-    fleet = Fleet(models, tasks)
+    fleet = check_as_alone(make, make_tasks(2, samples=400, classes=4), epochs=2, batch_size=100)
     assert fleet.strategy == "loop"
     assert fleet.reason.startswith(part)
-    result = fleet.train(settings)
-    for number, (model, expected, task) in enumerate(zip(models, alone, tasks, strict=True)):
-        single = fit(expected, task, settings, seed=number)
-        assert result.test[number] == pytest.approx(single.test, rel=1e-6)
-        for ours, theirs in zip(model.parameters(), expected.parameters(), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
 def test_hooks_of_all_modules_are_hooks_of_each():

@@ -110,8 +110,13 @@ def test_options_of_the_operation_go_with_its_name():
 
 
 def test_an_option_of_another_activation_is_left_out():
-    for name in ("max-ga", "relu", torch.nn.Tanh()):
-        nn.make_activation(name, gamma=0.3, learn_gamma=True, cells=4)
+    options = {"gamma": 0.3, "learn_gamma": True, "cells": 4}
+    for name, expected in (("max-ga", nn.GraphAdaptiveMax), ("relu", nn.ReLU)):
+        made = nn.make_activation(name, **options)
+        assert type(made) is expected
+        assert made.config() == expected().config()
+    tanh = nn.make_activation(torch.nn.Tanh(), **options)
+    assert torch.equal(tanh(X), X.tanh())
 
 
 def test_options_of_registered_activations():

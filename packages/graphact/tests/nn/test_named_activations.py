@@ -1,6 +1,7 @@
 """Activations of other authors against plain NumPy, in files, fleets, agents and guarantees."""
 
 import copy
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,8 +18,8 @@ from graphact.functional.neighborhood import neighborhood
 from graphact.functional.segments import log_mean_exp
 from graphact.pyg import PassGraph
 from graphact.registry import FURTHER
-from graphact.training import Fleet, TrainingSettings, fit
 from support import oracle
+from support.general_models import check_as_alone
 from support.graphs import random_case, random_graph
 from support.tasks import make_tasks
 from support.tolerances import assert_near
@@ -181,14 +182,8 @@ def test_soft_maximum_between_mean_and_maximum():
 @pytest.mark.parametrize("name", FURTHER)
 def test_a_fleet_trains_as_each_alone(name):
     tasks = make_tasks(4, graphs=2, samples=400, classes=4, dtype=torch.float64)
-    settings = TrainingSettings(epochs=2, learning_rate=0.02)
-    models = [nn.GCNN([1, 4], order=1, activation=name, hops=2, out_features=4).double() for _ in tasks]
-    alone = copy.deepcopy(models)
-    together = Fleet(models, tasks).train(settings)
-    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
-        assert together.test[number] == pytest.approx(fit(model, task, settings, seed=number).test, abs=1e-6)
-        for mine, theirs in zip(model.parameters(), models[number].parameters(), strict=True):
-            torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
+    make = partial(nn.GCNN, [1, 4], order=1, activation=name, hops=2, out_features=4)
+    check_as_alone(make, tasks, epochs=2, batch_size=100)
 
 
 POOLED = pytest.mark.parametrize("name", ["grelu", "digraf"])

@@ -22,7 +22,7 @@ SOURCES = (
 )  # fmt: skip
 STEPS = (
     "none", "permute", "union", "drop", "symmetric", "random_walk", "laplacian", "spectral", "gcn", "pickle",
-    "deepcopy", "npz", "txt", "dtype", "reorder", "edge_index", "pyg", "shared",
+    "deepcopy", "npz", "txt", "dtype", "edge_index", "pyg", "shared",
 )  # fmt: skip
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
@@ -163,11 +163,9 @@ def change(draw, world, number):
     (graph, matrix, edges), step = world, draw.choice(f"step {number}", STEPS)
     rng, nodes, loosely = draw.rng(f"step {number} numbers"), len(edges), 1.0
     with tempfile.TemporaryDirectory() as folder:
-        if step in ("permute", "reorder"):
-            perm = torch.from_numpy(rng.permutation(nodes))
-            graph, perm = (graph.permute(perm), perm) if step == "permute" else graph.reorder()
-            perm = perm.cpu().numpy()
-            assert sorted(perm.tolist()) == list(range(nodes))
+        if step == "permute":
+            perm = rng.permutation(nodes)
+            graph = graph.permute(torch.from_numpy(perm))
             matrix, edges = matrix[perm][:, perm], edges[perm][:, perm]
         elif step == "union" and nodes <= 40:
             other = draw_graph(draw, f"other {number} ", (graph.dtype,))

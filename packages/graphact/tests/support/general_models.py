@@ -1,10 +1,13 @@
 """Modules that do not describe themselves, tasks for them, and how two of them are compared."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 from torch import nn
 
 from graphact.nn import GCNN
-from graphact.training import TrainingSettings
+from graphact.training import Fleet, TrainingSettings, fit
 from support import tasks
 
 SETTINGS = TrainingSettings(epochs=4, batch_size=9, learning_rate=0.02, weight_decay=0.1)
@@ -71,3 +74,26 @@ def compare(model, expected, strategy):
         else:
             limit = (1e-9 if ours.dtype == torch.float64 else 1e-6) * largest
             torch.testing.assert_close(ours, theirs[name], rtol=0, atol=limit)
+
+
+def make_seeded(make, dtype):
+    def made(seed):
+        torch.manual_seed(seed)
+        return make().to(dtype)
+
+    return made
+
+
+def check_as_alone(make, tasks, strategy=None, **options):
+    """Train a fleet and each model alone; compare everything. The fleet."""
+    models, alone = ([*map(make_seeded(make, tasks[0].inputs.dtype), range(len(tasks)))] for _ in range(2))
+    settings = replace(SETTINGS, **options)
+    fleet = Fleet(models, tasks, seeds=[3 + number for number in range(len(tasks))], strategy=strategy)
+    result = fleet.train(settings)
+    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
+        single = fit(model, task, settings, seed=3 + number)
+        compare(models[number], model, fleet.strategy)
+        assert result.best_epoch[number] == single.best_epoch
+        assert result.validation[number] == pytest.approx(single.validation, rel=1e-6)
+        assert result.test[number] == pytest.approx(single.test, rel=1e-6)
+    return fleet

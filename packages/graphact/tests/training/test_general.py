@@ -1,7 +1,6 @@
 """Fleets of modules that do not describe themselves: each ends as if it had been trained alone with fit."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from support.general_models import (
     SETTINGS,
     Dropped,
     Normalized,
-    compare,
+    check_as_alone,
     make_tasks,
     partly,
     with_a_clipped_gradient,
@@ -69,29 +68,6 @@ MODELS = {
     ),
     "PyG": (PyG, "nothing is known about what a PyG computes"),
 }
-
-
-def make_seeded(make, dtype):
-    def made(seed):
-        torch.manual_seed(seed)
-        return make().to(dtype)
-
-    return made
-
-
-def check_as_alone(make, tasks, strategy=None, **options):
-    """Train a fleet and each model alone; compare everything. The fleet."""
-    models, alone = ([*map(make_seeded(make, tasks[0].inputs.dtype), range(len(tasks)))] for _ in range(2))
-    settings = replace(SETTINGS, **options)
-    fleet = Fleet(models, tasks, seeds=[3 + number for number in range(len(tasks))], strategy=strategy)
-    result = fleet.train(settings)
-    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
-        single = fit(model, task, settings, seed=3 + number)
-        compare(models[number], model, fleet.strategy)
-        assert result.best_epoch[number] == single.best_epoch
-        assert result.validation[number] == pytest.approx(single.validation, rel=1e-6)
-        assert result.test[number] == pytest.approx(single.test, rel=1e-6)
-    return fleet
 
 
 @pytest.mark.slow

@@ -96,5 +96,5 @@ def test_mistakes_are_named(changes, error, message):
 def test_numbers_must_be_finite(name, value):
     numbers = torch.zeros(6, 3, 1)
     numbers[4, 1, 0] = value
-    with pytest.raises(ValueError, match=rf"{name} must be finite numbers, got {value} at {name}\[4, 1, 0\]"):
+    with pytest.raises(ValueError, match=rf"{name} must be finite, got {value} at index \[4, 1, 0\]"):
         make(**{name: numbers})

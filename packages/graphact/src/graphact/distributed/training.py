@@ -28,11 +28,12 @@ from graphact.distributed.process_group import (
     readable_network_errors,
     replicate,
 )
+from graphact.graph.edges import check_finite
 from graphact.training import TrainingSettings
 from graphact.training.checkpoint import moments_of, read_tensors, restore_moments, write_tensors
 from graphact.training.loop import ModelBatch, Selection, SingleModel
 from graphact.training.loop import train as run_epochs
-from graphact.training.task import LOSSES, check_classes, check_finite
+from graphact.training.task import LOSSES, check_classes
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

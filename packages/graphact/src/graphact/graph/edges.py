@@ -47,16 +47,17 @@ def check_weights(name: str, weight: Any) -> Tensor:
     return check_finite(name, as_weights(name, weight))
 
 
-def check_finite(name: str, weight: Tensor) -> Tensor:
-    """Return ``weight`` if it holds neither NaN nor infinity; not checked inside a vmap over weights."""
-    if is_batched(weight):
-        return weight
-    if not math.isfinite(sum_of(weight)):  # rare: a weight is not finite, or only the sum overflows
-        finite = weight.detach().isfinite()
-        if not finite.all():
-            bad = weight.detach()[~finite].flatten()[0].item()
-            raise ValueError(f"{name} must be finite, got {bad} ({int((~finite).sum())} such values)")
-    return weight
+def check_finite(name: str, values: Tensor) -> Tensor:
+    """Return values if they hold neither NaN nor infinity; not checked inside a vmap over them."""
+    if is_batched(values):
+        return values
+    if not math.isfinite(sum_of(values)):  # rare: a value is not finite, or only the sum overflows
+        bad = (~values.detach().isfinite()).nonzero()
+        if len(bad):
+            index = bad[0].tolist()
+            found = values.detach()[tuple(index)].item()
+            raise ValueError(f"{name} must be finite, got {found} at index {index} ({len(bad)} such values)")
+    return values
 
 
 def sum_of(weight: Tensor) -> Tensor:

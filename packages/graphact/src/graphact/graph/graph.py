@@ -25,7 +25,6 @@ from graphact.graph.neighborhoods import (
     hop_pattern,
     inverse_permutation,
     map_tensors,
-    reverse_cuthill_mckee,
 )
 from graphact.graph.normalize import Normalization
 from graphact.graph.protocol import GraphLike, Pass, Walk
@@ -449,28 +448,6 @@ class Graph:
                 which would have to be waited for, negative numbers name graphs like others).
         """
         return self if batch is self.batch else replace(self, batch=check_batch(batch, self))
-
-    @BUILT_OUTSIDE
-    def reorder(self) -> tuple["Graph", Tensor]:
-        """Renumber the nodes so that neighbours stand near each other, where a pass finds them in the cache.
-
-        Returns the graph and the order: node a of the result is node ``order[a]`` of this graph, so a signal x of this
-        graph is the signal ``x[..., order, :]`` of the result. Worth it for large graphs that have neighbourhoods to
-        speak of, such as meshes, road or sensor networks; a random graph has no good order. The order is the
-        reverse Cuthill-McKee order.
-
-        Example:
-            >>> import torch, graphact
-            >>> path = graphact.Graph.from_edge_index([[3, 0, 0, 2, 2, 1], [0, 3, 2, 0, 1, 2]])
-            >>> reordered, order = path.reorder()
-            >>> order
-            tensor([3, 0, 2, 1])
-            >>> reordered.incoming.col
-            tensor([1, 0, 2, 1, 3, 2])
-        """
-        target, source, _ = self._entries()
-        order = reverse_cuthill_mckee(target, source, self.num_nodes)
-        return self.permute(order), order
 
     @BUILT_OUTSIDE
     def drop_edges(self, p: float, *, generator: torch.Generator | None = None) -> "Graph":

@@ -204,14 +204,3 @@ def hop_pattern(incoming_rowptr: Tensor, incoming_col: Tensor, hops: int, closed
     reached.sort_indices()
     found = (torch.from_numpy(part.astype(np.int64)) for part in (reached.indptr, reached.indices))
     return Neighborhoods.from_rowptr(*found).to(incoming_col.device)
-
-
-def reverse_cuthill_mckee(target: Tensor, source: Tensor, num_nodes: int) -> Tensor:
-    """Return the nodes in reverse Cuthill-McKee order, which puts the ends of an edge near each other."""
-    import scipy.sparse
-
-    ends = (target.cpu().numpy(), source.cpu().numpy())
-    ones = np.ones(len(ends[0]), dtype=np.int8)
-    pattern = scipy.sparse.csr_array((ones, ends), shape=(num_nodes, num_nodes))
-    found = scipy.sparse.csgraph.reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True)
-    return torch.from_numpy(found.astype(np.int64)).to(target.device)

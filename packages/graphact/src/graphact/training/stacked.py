@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from graphact.graph import Graph, Neighborhoods
+from graphact.graph.edges import check_finite
 from graphact.kernels import autograd
 from graphact.kernels.reference import own_term
 from graphact.storage import digest
-from graphact.training.task import Task, check_finite
+from graphact.training.task import Task
 
 MAX_DENSE_NODES = 256
 SPLITS = ("train", "validation", "test")

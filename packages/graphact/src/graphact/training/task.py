@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphact._checks import check_choice, check_integer, check_tensor
 from graphact.graph import Graph
+from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph
 
 
@@ -203,14 +204,6 @@ class Task:
         moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in tensors}
         moved = {name: part.to(dtype) if part.is_floating_point() else part for name, part in moved.items()}
         return replace(self, graph=self.graph.to(device, dtype), **moved)
-
-
-def check_finite(name: str, values: Tensor) -> None:
-    """Raise if a sample holds NaN or infinity: training would end in NaN without an error."""
-    bad = ~values.isfinite()
-    if bool(bad.any()):
-        index = bad.nonzero()[0].tolist()
-        raise ValueError(f"{name} must be finite numbers, got {values[tuple(index)].item()} at {name}{index}")
 
 
 def check_split(train: Tensor, validation: Tensor, test: Tensor, count: int) -> None:
