@@ -141,7 +141,16 @@ class GraphAdaptiveMedian(GraphAdaptive):
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
         \operatorname*{med}_{j \in \mathcal{N}_i} [S^k x]_j
 
-    Arguments and shapes are those of :class:`GraphAdaptiveMax`.
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
+        closed: count a node among its neighbours.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -163,12 +172,18 @@ class GraphAdaptiveKernel(GraphAdaptive):
         \exp\Big(-\sum_{j \in \mathcal{N}_i}
         \frac{([S^k x]_i - [S^k x]_j)^2}{2 \gamma^2}\Big)
 
-    Other arguments and shapes are those of :class:`GraphAdaptiveMax`.
-
     Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
         closed: without effect, as a node does not differ from itself.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         gamma: width of the Gaussian, above 0.
         learn_gamma: train gamma, through its logarithm, so that it stays above 0.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -194,7 +209,16 @@ class GraphAdaptiveMean(GraphAdaptive):
     .. math:: [\sigma(x)]_i = \beta\,\mathrm{ReLU}(x_i) + \sum_{k=1}^{K} h_k
         \frac{1}{d_i} \sum_{j \in \mathcal{N}_i} [S^k x]_j
 
-    Arguments and shapes are those of :class:`GraphAdaptiveMax`.
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
+        closed: count a node among its neighbours.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -217,11 +241,18 @@ class GraphAdaptiveSoftMaximum(GraphAdaptive):
 
     It lies between the mean (t large) and the maximum (t small); its gradient reaches every neighbour.
 
-    Other arguments and shapes are those of :class:`GraphAdaptiveMax`.
-
     Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
+        closed: count a node among its neighbours.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         temperature: t, above 0.
         learn_temperature: train t, through its logarithm; it is trained unless this is False.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -245,11 +276,18 @@ class GraphAdaptiveTrimmedMean(GraphAdaptive):
     Of the d neighbours of node i, :math:`T_i^k` leaves out the ``floor(trim * d)`` with the lowest and as many with the
     highest values. The result lies between the mean (``trim`` near 0) and the median (0.5).
 
-    Other arguments and shapes are those of :class:`GraphAdaptiveMax`.
-
     Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
+        closed: count a node among its neighbours.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         trim: share of the neighbours that is left out at each end.
         learn_trim: must be False: ``trim`` counts neighbours and cannot be trained.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
@@ -273,11 +311,18 @@ class GraphAdaptiveWeightedMean(GraphAdaptive):
 
     These are the weights of a bilateral filter.
 
-    Other arguments and shapes are those of :class:`GraphAdaptiveMax`.
-
     Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of shifts; 0 only with ``unshifted``.
+        unshifted: add the term k = 0, over the neighbours' own values; the weights then have K + 1 rows.
+        closed: count a node among its neighbours.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`GraphAdaptive`.
         width: w, above 0.
         learn_width: train w, through its logarithm; it is trained unless this is False.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact

@@ -75,7 +75,15 @@ class LocalizedMedian(Localized):
 
     :math:`\mathcal{N}_i^k` are the nodes that walks of exactly k edges lead to.
 
-    Arguments and shapes are those of :class:`LocalizedMax`.
+    Args:
+        features: number F of features to give each its own weights, ``(K, F)``; None shares ``(K,)`` among all.
+        hops: number K of hops.
+        closed: let walks rest: :math:`\mathcal{N}_i^k` are then all nodes within k hops.
+        normalize: normalization of a graph built from an edge_index, see :meth:`graphact.Graph.normalize`.
+        start: where the weights h start: ``"zero"``, ``"small"`` or ``"uniform"``, see :class:`Localized`.
+
+    Shapes:
+        x: ``(..., N, F)``; result: the same.
 
     Example:
         >>> import torch, graphact
