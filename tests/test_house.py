@@ -15,7 +15,7 @@ NOT_MET = {  # limits that do not hold yet, and why; an entry whose limit holds 
     "graphact-agents": "four commands, three ways to learn, two transports, dynamic neighbours",
     "graphact-lab": "twelve experiments with their reports",
     "all sources": "the sum of these",
-    "tests": "near copies remain",
+    "tests": "0.9 lines for a line of source; what is left bites alone, and goes with its feature",
 }
 
 

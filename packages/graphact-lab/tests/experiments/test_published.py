@@ -36,18 +36,24 @@ def words_of(page):
 
 
 def means_by_line(rows):
-    """Mean, standard deviation and number of runs of every cell, by the label of its line in tables."""
+    """Mean, standard deviation, numbers of runs, F and K of every cell, by the label of its line in tables."""
     cells = defaultdict(list)
     for row in rows:
         line = Variant(row["method"], row.get("hops")).label if row["kind"] == "model" else row["method"]
         setting = [row.get(name) for name in ("preset", "protocol", "features", "order", "condition")]
-        cells[line, repr(setting)].append(row["value"])
+        cells[line, repr(setting), row.get("features"), row.get("order")].append(row["value"])
     found = defaultdict(list)
-    for (line, _), values in cells.items():
+    for (line, _, features, order), values in cells.items():
         finite = [value for value in values if math.isfinite(value)]
-        spread = stdev(finite) if len(finite) > 1 else math.nan
-        found[line].append((fmean(finite) if finite else math.nan, spread, len(values), len(values) - len(finite)))
+        mean, spread = fmean(finite) if finite else math.nan, stdev(finite) if len(finite) > 1 else math.nan
+        found[line].append((mean, spread, len(values), len(values) - len(finite), {"F": features, "K": order}))
     return found
+
+
+def is_of_column(sizes, entry):
+    """Return whether F and K, where an entry's table or column names them, are those of a cell that has them."""
+    named = dict(re.findall(r"\b([FK]) = (\d+)", f"{entry['table']}, {entry['column']}"))
+    return all(sizes[name] in (None, int(value)) for name, value in named.items())
 
 
 def read_results(rows, folder):
@@ -99,7 +105,8 @@ def test_results_are_means_of_the_rows(made):
             is_same(mean, entry["mean"])
             and is_same(spread, entry["std"])
             and (runs, not_finite) == (int(entry["runs"]), int(entry["not_finite"]))
-            for mean, spread, runs, not_finite in expected[entry["line"].removesuffix(", no link lost")]
+            and is_of_column(sizes, entry)
+            for mean, spread, runs, not_finite, sizes in expected[entry["line"].removesuffix(", no link lost")]
         ), entry
     assert {Variant(row["method"], row.get("hops")).label for row in rows if row["kind"] == "model"} <= seen
 

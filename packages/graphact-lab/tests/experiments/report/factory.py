@@ -3,7 +3,6 @@
 import random
 from itertools import product
 
-GRAPH_ADAPTIVE = ("max-ga", "median-ga", "kernel-ga")
 VARIANTS = (
     ("relu", None),
     ("max-l", 1),
