@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+NO_KEY = torch.empty(0, 0, 0, device="cpu")
 _numbers = itertools.count(2)  # compiled code specializes on 0 and 1
 _objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller's graph is gone
@@ -25,8 +26,8 @@ def new_key(owner: Any, max_degree: int) -> Tensor:
     Compiled code specializes on an integer that it reads from an attribute, and is compiled again for the next one, but
     not on the size of a tensor. In compiled code, where an object may never exist, the handle is 0.
     """
-    if torch.compiler.is_compiling():
-        return torch.empty(0, 0, 0, device="cpu")
+    if torch.compiler.is_compiling() or not isinstance(max_degree, int):  # torch.export wraps integers
+        return NO_KEY
     handle = next(_numbers)
     _objects[handle] = owner
     return torch.empty(handle, max_degree, 0, device="cpu")

@@ -126,15 +126,25 @@ def gradients(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
     rest = (None,) * (1 + len(ctx.options))
     if grad is None:
         return None, None, None, None, *rest
-    found = torch.ops.graphact.activation_backward(
-        grad, x, beta, weights, gamma, ctx.width, saved, *ctx.options, ctx.needs_input_grad[0]
-    )
+    with torch.no_grad():
+        found = torch.ops.graphact.activation_backward(
+            grad, x, beta, weights, gamma, ctx.width, saved, *ctx.options, ctx.needs_input_grad[0]
+        )
+    if torch.is_grad_enabled() and torch._C._len_torch_dispatch_stack() == 0:  # create_graph=True
+        found = DifferentiatedOnce.apply(*found, grad, x, beta, weights, gamma)
     return *found[:3], None if gamma is None else found[3], *rest
 
 
-def second_gradients(*_: Any) -> Any:
-    """Refuse, as torch would otherwise take the first gradients for constants."""
-    raise NotImplementedError("compiled activations have no second derivatives: differentiate eager code twice")
+class DifferentiatedOnce(torch.autograd.Function):
+    """The four gradients, as functions of the inputs: torch would take them for constants."""
+
+    @staticmethod
+    def forward(_: Any, *given: Any) -> tuple[Tensor, ...]:
+        return tuple(part.view_as(part) for part in given[:4])
+
+    @staticmethod
+    def backward(_: Any, *__: Any) -> Any:
+        raise NotImplementedError("compiled activations have no second derivatives: differentiate eager code twice")
 
 
 LIBRARY.impl("activation", evaluate, "CompositeExplicitAutograd")
@@ -142,4 +152,3 @@ LIBRARY.impl("activation_backward", evaluate_backward, "CompositeExplicitAutogra
 torch.library.register_fake("graphact::activation", fake, lib=LIBRARY)
 torch.library.register_fake("graphact::activation_backward", fake_backward, lib=LIBRARY)
 torch.library.register_autograd("graphact::activation", gradients, setup_context=set_up, lib=LIBRARY)
-torch.library.register_autograd("graphact::activation_backward", second_gradients, lib=LIBRARY)
