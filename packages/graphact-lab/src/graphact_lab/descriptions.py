@@ -38,6 +38,17 @@ BENCHMARK_PRESETS = ("quick", "full", "smoke")
 FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = OWN = ("flocking", "scheduling", "rounds", "faulty-sensors")
 FLOCKING_PRESETS = SCHEDULING_PRESETS = ("quick", "medium", "full", "smoke")
 ROUNDS_PRESETS = FAULTY_SENSORS_PRESETS = ("quick", "full", "smoke")
+NETWORKS_OF_ROUNDS = (
+    "max-ga-unshifted",
+    "bank-max",
+    "bank-max-min",
+    "bank-median",
+    "bank-mean",
+    "bank-pna",
+    "sage-max",
+    "pna",
+    "gatv2",
+)
 EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, *OWN)
 
 Tasks = list["Task"]

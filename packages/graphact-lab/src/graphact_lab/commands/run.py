@@ -17,13 +17,13 @@ from graphact_lab.descriptions import (
     BENCHMARK_PRESETS,
     EVERY_EXPERIMENT,
     FLOCKING_PRESETS,
+    NETWORKS_OF_ROUNDS,
     OWN,
     PRESETS,
     ROUNDS,
     find_experiment,
     find_protocol,
 )
-from graphact_lab.experiments.rounds.experiment import METHODS as ROUNDS_METHODS
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
 
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
-OF_ROUNDS = tuple(name for name in ROUNDS_METHODS if name not in {*METHODS, *POINTWISE, *FURTHER})
 DATA = option(
     "--data",
     f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/; only those in use are needed "
@@ -64,7 +63,8 @@ DATA = option(
     option(
         "--activation",
         f"train this one alone (repeatable). Of the paper: {', '.join(METHODS)}. Pointwise: {', '.join(POINTWISE)}. "
-        f"Others: {', '.join(FURTHER)}. Of robustness: {', '.join(RIVALS)}. Of rounds besides: {', '.join(OF_ROUNDS)}. "
+        f"Others: {', '.join(FURTHER)}. Of robustness: {', '.join(RIVALS)}. "
+        f"Of rounds besides: {', '.join(NETWORKS_OF_ROUNDS)}. "
         "Several by one name: compared, pointwise, every",
         action="append",
         default=[],

@@ -212,3 +212,13 @@ def test_a_page_and_a_table_of_80_columns(tmp_path):
 def test_wrong_settings(changes, said):
     with pytest.raises(ValueError, match=said):
         find_settings("quick", (), changes)
+
+
+def test_help_names_the_networks_of_no_other_experiment():
+    from graphact.registry import FURTHER, POINTWISE
+    from graphact_lab.descriptions import NETWORKS_OF_ROUNDS
+    from graphact_lab.experiments.rounds.experiment import METHODS
+    from graphact_lab.protocols import METHODS as OF_THE_PAPER
+
+    elsewhere = {*OF_THE_PAPER, *POINTWISE, *FURTHER}
+    assert tuple(name for name in METHODS if name not in elsewhere) == NETWORKS_OF_ROUNDS
