@@ -196,7 +196,6 @@ def test_the_contents_of_a_page_stand_beside_it(browser, address):
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_explorer_on_the_home_page(browser, address, width):
     """It is as high as its contents, which react, and has the colours of the site."""
-    from selenium.common.exceptions import ElementClickInterceptedException
     from selenium.webdriver.support.wait import WebDriverWait
 
     set_screen(browser, width, "dark")
@@ -214,10 +213,10 @@ def test_the_explorer_on_the_home_page(browser, address, width):
 
     WebDriverWait(browser, 20).until(fits)
     browser.switch_to.frame("explorer")
-    scrolling = [ElementClickInterceptedException]
-    WebDriverWait(browser, 10, ignored_exceptions=scrolling).until(
-        lambda driver: driver.find_element("id", "next").click() or True
-    )
+    # the driver scrolls smoothly, as the page asks, and clicks before it arrives
+    button = browser.find_element("id", "next")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button)
+    button.click()
     assert browser.find_element("id", "roundCaption").text.startswith("round 1 of 2")
     ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert brightness(ground) < 100
