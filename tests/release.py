@@ -198,7 +198,7 @@ def main() -> None:
         shutil.rmtree(folder)
         tell(f"{use}: ok")
     if not options.skip_tests:
-        needed = ("pytest", "hypothesis", "networkx", "scikit-learn", "torch_geometric", "pyarrow")
+        needed = ("pytest", "hypothesis", "networkx", "scikit-learn", "torch_geometric", "pyarrow", "prometheus-client")
         python = environment(out / "tests", *wheels.values(), *needed)
         copy = out / "repository"
         shutil.rmtree(copy, ignore_errors=True)
@@ -206,8 +206,8 @@ def main() -> None:
             shutil.copytree(ROOT / "packages" / package / "tests", copy / "packages" / package / "tests")
             tests = [copy / "packages" / package / "tests" / room for room in rooms]
             complain(f"rooms of {package} that are not there", (str(path) for path in tests if not path.is_dir()))
-        shutil.copytree(ROOT / "tests", copy / "tests")
-        shutil.copytree(ROOT / "examples" / "agents", copy / "examples" / "agents")  # processes of many nodes
+        for folder in ("tests", "docs", "deploy", "examples"):  # tests read pages, units and programs of examples
+            shutil.copytree(ROOT / folder, copy / folder)
         for name in ("conftest.py", "pyproject.toml", "README.md"):
             shutil.copy(ROOT / name, copy / name)
         tests = [f"packages/{package}/tests/{room}" for package, rooms in TESTED_AS_INSTALLED.items() for room in rooms]
