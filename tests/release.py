@@ -198,7 +198,8 @@ def main() -> None:
         shutil.rmtree(folder)
         tell(f"{use}: ok")
     if not options.skip_tests:
-        needed = ("pytest", "hypothesis", "networkx", "scikit-learn", "torch_geometric", "pyarrow", "prometheus-client")
+        needed = ("pytest", "hypothesis", "networkx", "scikit-learn", "torch_geometric", "pyarrow", "rich")
+        needed += ("prometheus-client", "cryptography", "eclipse-zenoh")
         python = environment(out / "tests", *wheels.values(), *needed)
         copy = out / "repository"
         shutil.rmtree(copy, ignore_errors=True)
@@ -208,7 +209,7 @@ def main() -> None:
             complain(f"rooms of {package} that are not there", (str(path) for path in tests if not path.is_dir()))
         for folder in ("tests", "docs", "deploy", "examples"):  # tests read pages, units and programs of examples
             shutil.copytree(ROOT / folder, copy / folder)
-        for name in ("conftest.py", "pyproject.toml", "README.md"):
+        for name in ("conftest.py", "pyproject.toml", "README.md", "constraints.txt", ".dockerignore"):
             shutil.copy(ROOT / name, copy / name)
         tests = [f"packages/{package}/tests/{room}" for package, rooms in TESTED_AS_INSTALLED.items() for room in rooms]
         run(python, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *tests, cwd=copy)
