@@ -8,7 +8,7 @@ import graphact
 import graphact_agents as agents
 
 sys.path.append(str(Path(__file__).parents[1] / "examples" / "agents"))
-from local_agents import LocalAgents, deploy_locally  # noqa: F401, others take it from here
+from local_agents import deploy_locally
 
 
 def write_files(model, graph, folder):

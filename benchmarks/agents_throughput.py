@@ -16,10 +16,11 @@ import tempfile
 
 import numpy as np
 import torch
-from agent_files import LocalAgents, write_nodes
+from agent_files import write_nodes  # and the path of local_agents
 from arguments import count
 
 from graphact import Graph, nn
+from local_agents import LocalAgents
 
 NODES, EDGES, ROUNDS = 20, 55, 10
 WANTED = {"udp": 337, "zenoh": 130, "zenoh-tls": 0}
