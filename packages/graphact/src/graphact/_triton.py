@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphact.graph.eager import PLAIN_TENSORS
+
 ALIGNMENT = 16  # bytes; kernels are compiled for pointers and sizes that are multiples of it, or for any
 SMALL = 2**31
 # Versions of Triton that tests/gpu passed with; the arguments of CompiledKernel.run differ between versions
@@ -20,6 +22,9 @@ Grid = tuple[int, ...]
 
 def launch(kernel: Any, grid: Grid, *arguments: Any, **constants: Any) -> Any:
     """Start a kernel on the current device; return it compiled, or None if Triton interprets or launches it itself."""
+    if type(arguments[0]) not in PLAIN_TENSORS:  # torch traces
+        torch.library.wrap_triton(kernel)[grid](*arguments, **constants)
+        return None
     if not starts_compiled():
         kernel[grid](*arguments, **constants)
         return None

@@ -257,3 +257,46 @@ def test_what_is_not_recorded_is_not_replayed():
     with recording([given], []) as made:
         pass
     assert not made.finish([given * 2])
+
+
+@pytest.mark.parametrize(
+    ("ops", "closed", "shifting"), [*FUNCTION_CASES[::2], ("max,kernel", True, True), ("", False, True)]
+)
+def test_passes_that_compiled_code_sees(ops, closed, shifting):
+    """Their operators give the values and gradients of the reference."""
+    from graphact.kernels import autograd
+
+    graph = graph_of(9, [(i, j) for i in range(9) for j in range(9) if (3 * i + j) % 4 < 2 and i != j])
+    graph = graph.to(dtype=torch.float32)
+    assert graph.key.size(3) == 1
+    found, expected = [], []
+    for results in (found, expected):
+        x = signal((9, 3)).float().requires_grad_()
+        if results is found:
+            parts = autograd._seen_functions(x, graph, ops, closed, shifting)
+            values = [parts["shift"]] * shifting + [parts[op] for op in ops.split(",") if op]
+        else:
+            with graphact.backend("reference"):
+                values = autograd.neighborhood_functions(x, graph, ops.split(",") if ops else [], shifting, closed)
+        weights = torch.linspace(0.5, 2, len(values) * x.numel()).view(len(values), *x.shape)
+        total = sum((weight * value).sum() for weight, value in zip(weights, values, strict=True))
+        results += [*values, *torch.autograd.grad(total, x)]
+    torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_mixing_that_compiled_code_sees():
+    import graphact.kernels.triton.seen  # noqa: F401 (it registers the operator)
+
+    own, first, second = (signal((7, 3), kind).double().requires_grad_() for kind in ("normal", "ties", "normal"))
+    for values in ((first,), (first, second)):
+        beta = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        weights = torch.linspace(-1, 1, len(values) * 3, dtype=torch.float64).view(-1, 3).requires_grad_()
+        inputs = (own, beta, weights, *values)
+        found, expected = (
+            [mixed, *torch.autograd.grad((mixed * mixed).sum(), inputs)]
+            for mixed in (
+                torch.ops.graphact.seen_mix(own, values, beta, weights),
+                reference.mix(own, values, beta, weights),
+            )
+        )
+        torch.testing.assert_close(found, expected)

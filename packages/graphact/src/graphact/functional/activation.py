@@ -22,8 +22,9 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
 from graphact.kernels import activation_op, activation_plan, autograd
+from graphact.kernels.dispatch import is_seen
 from graphact.spec.kinds import Reads
-from graphact.spec.reductions import KERNEL, MAX, MIN, Operation
+from graphact.spec.reductions import KERNEL, MAX, MEDIAN, MIN, Operation
 
 
 def graph_adaptive(
@@ -208,6 +209,8 @@ def evaluate_whole(
     """
     count, plan = weights.size(0), None
     if graph.whole is not None and op.is_built_in and (reads != "hops" or count == 1):
+        if op is not MEDIAN and is_seen(x, graph.whole):
+            return mix_hops(x, graph, beta, weights, ((op, parameters),), closed, reads != "shifted")
         if torch.compiler.is_compiling() and activation_op.is_compiled_whole(x, graph.whole, op.name):
             width = check_gamma(parameters["gamma"], x) if op is KERNEL else None
             options = (op.name, closed, reads == "shifted")

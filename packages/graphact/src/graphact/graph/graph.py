@@ -105,7 +105,7 @@ class Graph:
             advice = advice or ": write graphact.Graph.from_edge_index(edge_index), .from_dense or another"
             kind = kind_of(parts[0] if parts else None)
             raise TypeError(f"Graph is built by its constructors, not from {kind}{advice}")
-        for name, value in {**given, "key": new_key(self, given["incoming"].max_degree)}.items():
+        for name, value in {**given, "key": self._new_key(given["incoming"], given["outgoing"])}.items():
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,7 +116,11 @@ class Graph:
         """Restore a pickle, which ``torch.load(weights_only=True)`` reads; its indices are checked as others are."""
         if not build.is_consistent(state):
             raise ValueError("the pickle does not hold a graph: sizes or indices do not fit together")
-        self.__dict__.update(state, key=new_key(self, state["incoming"].max_degree))
+        self.__dict__.update(state, key=self._new_key(state["incoming"], state["outgoing"]))
+
+    def _new_key(self, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
+        """Return the key by which compiled code knows the graph."""
+        return new_key(self, incoming.max_degree, incoming.is_even and outgoing.is_even)
 
     # Constructors
 

@@ -13,24 +13,25 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-NO_KEY = torch.empty(0, 0, 0, device="cpu")
+NO_KEY = torch.empty(0, 0, 0, 0, device="cpu")
 _numbers = itertools.count(2)  # compiled code specializes on 0 and 1
 _objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller's graph is gone
 _captured: dict[int, Any] = {}  # a CUDA graph reads their memory whenever it is replayed
 
 
-def new_key(owner: Any, max_degree: int) -> Tensor:
-    """Return an empty tensor of shape ``(handle, max_degree, 0)``; :func:`find_object` finds the owner by its handle.
+def new_key(owner: Any, max_degree: int, is_even: bool) -> Tensor:
+    """Return an empty tensor of shape ``(handle, max_degree, 0, is_even)``; :func:`find_object` finds the owner.
 
     Compiled code specializes on an integer that it reads from an attribute, and is compiled again for the next one, but
-    not on the size of a tensor. In compiled code, where an object may never exist, the handle is 0.
+    not on the size of a tensor, unless it is 0 or 1. In compiled code, where an object may never exist, the handle
+    is 0.
     """
     if torch.compiler.is_compiling() or not isinstance(max_degree, int):  # torch.export wraps integers
         return NO_KEY
     handle = next(_numbers)
     _objects[handle] = owner
-    return torch.empty(handle, max_degree, 0, device="cpu")
+    return torch.empty(handle, max_degree, 0, int(is_even), device="cpu")
 
 
 def find_object(handle: int) -> Any:

@@ -15,6 +15,9 @@ Groups = tuple[tuple[int, int], ...]
 Structure = TypeVar("Structure")
 KEPT_ON_CPU = {"sizes"}  # wherever the graph is
 MAX_WALKS = 500_000_000
+MAX_EVEN_DEGREE = 255  # of lists that one lane walks alone and whose slots are bytes
+BALANCED = 4  # longest list over the mean, up to which nodes keep their own order, which is the kindest to the cache
+MAX_UNBALANCED_NODES = 2**16  # of graphs so small that balance does not count
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,7 @@ class Neighborhoods:
         sizes: ``(G, 2)`` on the CPU; degree and number of nodes of each group.
         groups: ``sizes`` as Python integers.
         max_degree: the largest degree.
+        is_even: whether a GPU walks all lists in one launch, whatever their lengths.
         key: by which compiled code knows these lists, see :mod:`graphact.graph.handles`.
     """
 
@@ -45,11 +49,16 @@ class Neighborhoods:
         @property
         def max_degree(self) -> int: ...
         @property
+        def is_even(self) -> bool: ...
+        @property
         def key(self) -> Tensor: ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "max_degree", self.groups[-1][0] if self.groups else 0)
-        object.__setattr__(self, "key", new_key(self, self.max_degree))
+        most, nodes = self.groups[-1][0] if self.groups else 0, self.order.numel()
+        balanced = nodes <= MAX_UNBALANCED_NODES or most * nodes <= BALANCED * (self.col.numel() + nodes)
+        object.__setattr__(self, "max_degree", most)
+        object.__setattr__(self, "is_even", most <= MAX_EVEN_DEGREE and balanced)
+        object.__setattr__(self, "key", new_key(self, most, self.is_even))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -25,6 +25,9 @@ MODULES = {
 }
 FASTEST = {"cpu": "numba", "cuda": "triton"}
 _requested: ContextVar[str] = ContextVar("graphact_backend", default="auto")
+_num_requests = 0  # in any thread; compiled code guards on it, as it cannot read a ContextVar
+HAS_TRITON = is_installed("triton")
+MAX_SEEN = 2**23  # numbers of a signal; larger ones take little memory in the plan of an operator
 
 
 @contextmanager
@@ -41,12 +44,15 @@ def backend(name: str) -> Iterator[None]:
         ...     graphact.functional.shift(torch.tensor([[1.0], [2.0], [4.0]]), path).squeeze()
         tensor([2., 5., 2.])
     """
+    global _num_requests
     check_choice("name", name, ("auto", *MODULES))
     token = _requested.set(name)
+    _num_requests += 1
     try:
         yield
     finally:
         _requested.reset(token)
+        _num_requests -= 1
 
 
 def requested() -> str:
@@ -115,13 +121,30 @@ def is_traced(x: Tensor) -> bool:
 
 
 def takes_handles(owner: Graph | Neighborhoods) -> bool:
-    """Return true in code that is compiled, not exported or transformed, where a graph is known by its handle."""
+    """Return true where :func:`is_for_dynamo` holds and a graph is known by its handle."""
+    return is_for_dynamo() and owner.key.size(0) != 0
+
+
+def is_for_dynamo() -> bool:
+    """Return true in code that is compiled, not exported or transformed."""
     return (
         torch.compiler.is_dynamo_compiling()
         and not torch.compiler._is_exporting_flag  # torch 2.11 traces is_exporting() as true in any compiled code
         and not torch._C._are_functorch_transforms_active()
         and not is_forward_mode()  # registered operators have none
-        and owner.key.size(0) != 0
+    )
+
+
+def is_seen(x: Tensor, graph: Graph | None = None) -> bool:
+    """Return true in compiled code where the compiler sees the kernels, of a pass or any: `kernels/triton/seen.py`."""
+    return (
+        x.device.type == "cuda"
+        and is_for_dynamo()
+        and (graph is None or (takes_handles(graph) and graph.key.size(3) == 1))
+        and 0 < x.numel() < MAX_SEEN
+        and x.dtype.is_floating_point
+        and HAS_TRITON
+        and _num_requests == 0
     )
 
 

@@ -53,6 +53,18 @@ class CSRLists(NamedTuple):
         return found
 
 
+class EvenLists(NamedTuple):
+    """Lists that one launch walks, see :attr:`Neighborhoods.is_even`; compiled code knows no more of them."""
+
+    rowptr: Tensor
+    col: Tensor
+
+    @property
+    def order(self) -> Tensor:
+        """A stand-in; the nodes keep their own order."""
+        return self.rowptr
+
+
 Lists: TypeAlias = Neighborhoods | CSRLists
 COUNT = len(CSRLists._fields)
 

@@ -10,12 +10,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 from graphact.kernels.reference import RESULTS, SELECTIONS, SLOTS, Results, accumulation_dtype, first_given
-from graphact.kernels.triton.functions import launch_sums
+from graphact.kernels.triton.functions import absent, launch_sums
 from graphact.kernels.triton.launch import THREADS, on_its_device, padded_size, wide_type
 from graphact.kernels.triton.record import allocate
-from graphact.kernels.triton.walk import UNROLL, place_of_piece, sum_of_lanes, tile_of_program
+from graphact.kernels.triton.walk import UNROLL, lists_of_program, place_of_piece, sum_of_lanes, tile_of_program
 
 
 def neighborhood_functions_backward(
@@ -33,7 +34,7 @@ def _gathered(
     out = allocate(given.shape, given.dtype, given.device)
     names = [name for name in RESULTS if name not in SLOTS and name != "kernel"]
     tensors = [grads.get(name) for name in names] + [saved.get(name) for name in (*SLOTS, "mean", "std", "x")]
-    read = [given if tensor is None else tensor.contiguous() for tensor in tensors]
+    read = [absent(given) if tensor is None else tensor.contiguous() for tensor in tensors]
     flags: dict[str, Any] = {f"has_{name}": name in grads for name in names}
     flags["threads"] = 32 if len(grads) == 1 and not grads.keys().isdisjoint(SELECTIONS) else THREADS
     lists, weight = graph.outgoing, graph.weight_t.contiguous()
@@ -75,7 +76,9 @@ def sum_sq_diff_backward(grad: Tensor, x: Tensor, incoming: Lists, outgoing: Lis
     if not x.numel():
         return out.to(x.dtype)
     # where all edges go both ways, both halves come from one pass
-    symmetric = incoming.col.data_ptr() == outgoing.col.data_ptr()
+    symmetric = incoming.col is outgoing.col
+    if not symmetric and type(x) in PLAIN_TENSORS:
+        symmetric = incoming.col.data_ptr() == outgoing.col.data_ptr()
     read = (grad, x, incoming.rowptr, incoming.col)
     flags = {"own_sign": 1, "other_sign": int(symmetric), "adding": False}
     launch_sums(sum_sq_diff_backward_kernel, out, x, incoming, *read, **flags)
@@ -96,9 +99,10 @@ def functions_backward_kernel(
     has_std: tl.constexpr
 ):  # fmt: skip
     """See :func:`neighborhood_functions_backward`."""
-    node, base, alive, column, inside, _, _, enter, stop, steps, own, exists, written = tile_of_program(
-        rowptr, order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched, piece
-    )  # fmt: skip
+    node, base, alive, column, inside, own, exists, written = tile_of_program(
+        order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched
+    )
+    _, _, enter, stop, steps = lists_of_program(rowptr, node, alive, lanes, shared, piece)
     stride: tl.constexpr = lanes if shared else 1
     total = tl.zeros((lanes, block), dtype=wide)
     linear = total
@@ -216,9 +220,10 @@ def sum_sq_diff_backward_kernel(
     With 1 or 0 for both, this is :func:`graphact.kernels.reference.sum_sq_diff_backward` of incoming edges, of outgoing
     ones or of both; with 1 and -1, ``sum_products``. With ``adding`` the result is added to what is there.
     """
-    _, base, _, column, inside, _, _, enter, stop, steps, own, exists, written = tile_of_program(
-        rowptr, order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched, piece
-    )  # fmt: skip
+    node, base, alive, column, inside, own, exists, written = tile_of_program(
+        order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched
+    )
+    _, _, enter, stop, steps = lists_of_program(rowptr, node, alive, lanes, shared, piece)
     stride: tl.constexpr = lanes if shared else 1
     center = tl.load(x + own, mask=exists, other=0.0).to(wide)
     own_factor = tl.zeros((lanes, block), dtype=wide)

@@ -12,11 +12,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphact.graph.eager import PLAIN_TENSORS
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import RESULTS, accumulation_dtype
 from graphact.kernels.triton.launch import PIECE, THREADS, Launch, launches, limits, on_its_device, rows_of, start
 from graphact.kernels.triton.record import allocate
-from graphact.kernels.triton.walk import UNROLL, place_of_piece, slot_of_own, sum_of_lanes, tile_of_program
+from graphact.kernels.triton.walk import (
+    UNROLL,
+    lists_of_program,
+    place_of_piece,
+    slot_of_own,
+    sum_of_lanes,
+    tile_of_program,
+)
 
 RETURNED = tuple(name for name in RESULTS if "median" not in name)  # the median is in `median.py`
 FLAGS = {name: f"has_{name}" for name in RETURNED if "slot" not in name}
@@ -46,7 +54,7 @@ def launch_functions(
     one_selection = len({"max", "min"} & found.keys()) == 1 and "mean" not in found and "kernel" not in found
     threads = 32 if one_selection or found.keys() == {"shift"} else THREADS
     loads = 2 if one_selection and "shift" in found and x.element_size() == 2 else 1
-    results, wide = [found.get(name, x) for name in RETURNED], accumulation_dtype(x.dtype)
+    results, wide = [found.get(name, absent(x)) for name in RETURNED], accumulation_dtype(x.dtype)
     around = (lists.rowptr, lists.col)
     read = (x, weight, *around)
     for launch in launches(lists, *sorted({longer_than, *limits(lists)} - {-1})) if x.numel() else ():
@@ -54,7 +62,7 @@ def launch_functions(
             continue
         if launch.pieces == 1:
             options = {**flags, "threads": threads, "loads": loads, "piece": 0}
-            start(functions_kernel, launch, launch.shared, x, lists, *results, x, *read, **options)
+            start(functions_kernel, launch, launch.shared, x, lists, *results, absent(x), *read, **options)
             continue
         kinds = {name: torch.int32 if "slot" in name else wide for name in RETURNED if name in found}
         kinds |= {"squares": wide} if "std" in found else {}
@@ -64,7 +72,7 @@ def launch_functions(
         start(join_kernel, launch, False, x, lists, *results, *parts, *rest, **flags, adding=False, piece=PIECE)
 
 
-def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor, **flags: Any) -> None:
+def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor | None, **flags: Any) -> None:
     """Start a kernel that sums over the neighbours; long lists piece by piece, which are then added up."""
     for launch in launches(lists, *limits(lists)) if x.numel() else ():
         if launch.pieces == 1:
@@ -77,6 +85,11 @@ def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor
         whole: dict[str, Any] = {flag: name == "shift" for name, flag in FLAGS.items()}
         whole |= {"closed": False, "adding": flags.get("adding", False), "piece": PIECE}
         start(join_kernel, launch, False, x, lists, *rest, **whole)
+
+
+def absent(stand_in: Tensor) -> Tensor | None:
+    """Return what a kernel gets in the place of a tensor that it does not touch; compiled code would copy a stand-in."""
+    return stand_in if type(stand_in) in PLAIN_TENSORS else None
 
 
 def pieces_of(x: Tensor, launch: Launch, dtype: torch.dtype) -> Tensor:
@@ -162,9 +175,10 @@ def functions_kernel(
     With ``piece``, programs read so many neighbours each, and write what they find piece after piece: the sum of the
     values into ``mean``, their mean into ``std``, the sum of squared differences to it into ``square``.
     """
-    node, base, _, column, inside, begin, end, enter, stop, steps, own, exists, written = tile_of_program(
-        rowptr, order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched, piece
-    )  # fmt: skip
+    node, base, alive, column, inside, own, exists, written = tile_of_program(
+        order, count, last, rows, nodes, columns, lanes, block, shared, ordered, batched
+    )
+    begin, end, enter, stop, steps = lists_of_program(rowptr, node, alive, lanes, shared, piece)
     stride: tl.constexpr = lanes if shared else 1
     # a single selection needs nothing else of the numbers that do not exist
     alone: tl.constexpr = has_max != has_min and not (has_shift or has_mean or has_kernel)
@@ -346,9 +360,10 @@ def join_kernel(
 ):  # fmt: skip
     """Put together what :func:`functions_kernel` and others found piece by piece, or add it to sums that are there."""
     tl.static_assert(not shared)
-    node, _, _, column, _, begin, end, _, _, _, own, exists, written = tile_of_program(
-        rowptr, order, count, last, rows, nodes, columns, lanes, block, False, ordered, batched, 0
+    node, _, alive, column, _, own, exists, written = tile_of_program(
+        order, count, last, rows, nodes, columns, lanes, block, False, ordered, batched
     )
+    begin, end, _, _, _ = lists_of_program(rowptr, node, alive, lanes, False, 0)
     item = tl.program_id(0).to(tl.int64) * lanes + tl.arange(0, lanes)
     total = tl.zeros((lanes, block), dtype=wide)
     plain = total

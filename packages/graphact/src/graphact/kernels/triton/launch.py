@@ -18,7 +18,9 @@ import triton.language as tl
 from torch import Tensor
 
 from graphact.graph import Neighborhoods
-from graphact.kernels.graph_tensors import Lists
+from graphact.graph.eager import PLAIN_TENSORS
+from graphact.graph.neighborhoods import BALANCED
+from graphact.kernels.graph_tensors import EvenLists, Lists
 from graphact.kernels.triton import record
 
 P = ParamSpec("P")
@@ -31,7 +33,6 @@ SHARED_LANES = 8  # how many times the lanes of an ordinary tile, for a row that
 ALONE = 256  # the most neighbours that one lane walks alone
 PIECE = 2048  # the most neighbours that the lanes of one program share
 MAX_PROGRAMS = 65_535  # in the second and third direction of a launch
-BALANCED = 4  # longest row over the mean, up to which rows keep their own order, which is the kindest to the cache
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -67,8 +68,10 @@ class Launch(NamedTuple):
         return max(1, ceil_div(self.longest, PIECE))
 
 
-def limits(lists: Lists) -> tuple[int, ...]:
+def limits(lists: Lists | EvenLists) -> tuple[int, ...]:
     """Return the lengths up to which one lane walks a list, one program shares it, then 8, 64, ... programs."""
+    if isinstance(lists, EvenLists):
+        return (ALONE,)
     longest = lists.groups[-1][0] if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
     bounds = [ALONE, PIECE]
     while bounds[-1] < longest:
@@ -85,12 +88,14 @@ class Tile(NamedTuple):
     grid: tuple[int, int]
 
 
-def launches(lists: Lists, *limits: int) -> Sequence[Launch]:
+def launches(lists: Lists | EvenLists, *limits: int) -> Sequence[Launch]:
     """Split the rows where the degree exceeds each of the limits: group 0 up to the first, and so on, shortest first.
 
     The many short lists keep the device busy while the few launches for hubs are prepared. Read from the sizes on the
     CPU: nothing waits for the device.
     """
+    if isinstance(lists, EvenLists):
+        return (Launch(0, lists.rowptr.size(0) - 1, 0, False, ALONE),)
     if not isinstance(lists, Neighborhoods):
         return tuple(_split(lists, limits))
     known = _launches_of.setdefault(lists, {})
@@ -118,12 +123,13 @@ def _split(lists: Lists, limits: tuple[int, ...]) -> Iterator[Launch]:
 
 def tile(rows: int, columns: int, bytes_per_number: int, shared: bool, threads: int = THREADS, loads: int = 1) -> Tile:
     """A tile for ``rows`` rows (over all samples): each load of a thread takes 16 bytes where the columns allow it."""
-    block = min(padded_size(columns), WIDEST_BLOCK)
+    block = min(padded_size(int(columns)), WIDEST_BLOCK)
     if shared:
         lanes = max(1, THREADS * BYTES_PER_THREAD // bytes_per_number // block) * SHARED_LANES
         return Tile(lanes, block, 8, (rows, ceil_div(columns, block)))
     lanes = max(1, loads * threads * BYTES_PER_THREAD // bytes_per_number // block)
-    lanes = min(lanes, padded_size(rows))
+    if type(rows) is int:  # compiled code that fits any number of rows has a symbol
+        lanes = min(lanes, padded_size(rows))
     return Tile(lanes, block, threads // 32, (ceil_div(rows, lanes), ceil_div(columns, block)))
 
 
@@ -150,7 +156,9 @@ def start(
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
     options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
-    record.launch(kernel, (*grid, pieces), *tensors, lists.order, *sizes, **options, **flags)
+    # unread without ``ordered``; compiled code takes a tensor that leads to places of stores for one that is written
+    order = lists.order if launch.ordered or type(x) in PLAIN_TENSORS else None
+    record.launch(kernel, (*grid, pieces), *tensors, order, *sizes, **options, **flags)
 
 
 def start_each_row(kernel: Any, x: Tensor, *tensors: Tensor, **options: Any) -> None:

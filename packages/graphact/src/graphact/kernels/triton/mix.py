@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from graphact.kernels.reference import accumulation_dtype
+from graphact.kernels.triton.functions import absent
 from graphact.kernels.triton.launch import ceil_div, on_its_device, padded_size, wide_type
 from graphact.kernels.triton.record import allocate, launch
 
@@ -99,7 +100,7 @@ def sum_tiles_kernel(
 @on_its_device
 def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) -> Tensor:
     """See :func:`graphact.kernels.autograd.mix`."""
-    own, first, second = own.contiguous(), values[0].contiguous(), values[-1].contiguous()
+    own, first, second = own.contiguous(), values[0].contiguous(), second_of(values)
     out = allocate(own.shape, own.dtype, own.device)
     grid, rows, constants = _tiles(own, beta, weights)
     read = (own, first, second, beta.contiguous(), weights.contiguous())
@@ -120,13 +121,13 @@ def grad_coefficients(
     grad: Tensor, own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor, out: Sequence[Tensor] = ()
 ) -> tuple[Tensor, Tensor]:
     """Those of beta and weights; into ``out``, if it is given, those of own and of the values are written."""
-    grad, own, first, second = grad.contiguous(), own.contiguous(), values[0].contiguous(), values[-1].contiguous()
+    grad, own, first, second = grad.contiguous(), own.contiguous(), values[0].contiguous(), second_of(values)
     grid, rows, constants = _tiles(own, beta, weights)
     features, terms = own.size(-1), len(values)
     shape, wide = (beta.numel(), grid[0], terms + 1, features), accumulation_dtype(own.dtype)
     partial = allocate(shape, wide, own.device, constants["block_rows"])
     read = (grad, own, first, second, beta.contiguous(), weights.contiguous())
-    written = (out[0], out[1], out[-1]) if out else (grad, grad, grad)
+    written = (*out, absent(grad))[:3] if out else (absent(grad),) * 3
     flags = {**constants, "needs_signals": bool(out)}
     launch(mix_backward_kernel, grid, *read, *written, partial, rows, features, grid[0], **flags)
     if grid[0] <= FEW_TILES:
@@ -158,6 +159,11 @@ def own_kernel(out, grad, own, beta, numbers, block: tl.constexpr, wide: tl.cons
     tl.store(out + at, total.to(out.dtype.element_ty), mask=there)
 
 
+def second_of(values: Sequence[Tensor]) -> Tensor | None:
+    """The second of at most two values."""
+    return values[1].contiguous() if len(values) == 2 else absent(values[0])
+
+
 def _tiles(own: Tensor, beta: Tensor, weights: Tensor) -> tuple[tuple[int, int], int, dict[str, Any]]:
     """The grid of programs, the rows of a replica, and the constants of a kernel."""
     replicas, features = beta.numel(), own.size(-1)
@@ -173,6 +179,6 @@ def _tiles(own: Tensor, beta: Tensor, weights: Tensor) -> tuple[tuple[int, int],
 
 def mix_tiles(rows: int, features: int) -> tuple[int, int, int]:
     """The number of tiles, the rows of one, and its features."""
-    padded = padded_size(features)
+    padded = padded_size(int(features))
     block_rows = max(1, TILE // padded)
     return ceil_div(rows, block_rows), block_rows, padded

@@ -88,23 +88,29 @@ def columns_of_program(columns, block: tl.constexpr):
 
 @triton.jit
 def tile_of_program(
-    rowptr, order, count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, shared: tl.constexpr,
-    ordered: tl.constexpr, batched: tl.constexpr, piece: tl.constexpr
+    order, count, last, rows, nodes, columns, lanes: tl.constexpr, block: tl.constexpr, shared: tl.constexpr,
+    ordered: tl.constexpr, batched: tl.constexpr
 ):  # fmt: skip
-    """The rows, columns and lists of a program, the places of its own numbers, and which of them exist and are written.
-
-    With ``piece``, it walks so many neighbours of a list.
-    """
+    """The rows and columns of a program, the places of its own numbers, and which of them exist and are written."""
     node, base, alive, writes = rows_of_program(order, count, last, rows, nodes, lanes, shared, ordered, batched)
     column, inside = columns_of_program(columns, block)
+    own = ((base + node) * columns)[:, None] + column[None, :]
+    exists = alive[:, None] & inside[None, :]
+    written = writes[:, None] & inside[None, :]
+    return node, base, alive, column, inside, own, exists, written
+
+
+@triton.jit
+def lists_of_program(rowptr, node, alive, lanes: tl.constexpr, shared: tl.constexpr, piece: tl.constexpr):
+    """The lists of its rows, and how far and in how many steps it walks them; with ``piece``, so many neighbours.
+
+    Apart from :func:`tile_of_program`, or torch would take rowptr for a tensor that the kernel writes.
+    """
     begin, end, enter, steps = list_of_row(rowptr, node, alive, False, lanes, shared)
     stop = end
     if piece > 0:
         enter, stop, steps = piece_of_list(begin, end, piece, lanes)
-    own = ((base + node) * columns)[:, None] + column[None, :]
-    exists = alive[:, None] & inside[None, :]
-    written = writes[:, None] & inside[None, :]
-    return node, base, alive, column, inside, begin, end, enter, stop, steps, own, exists, written
+    return begin, end, enter, stop, steps
 
 
 @triton.jit
