@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphact.graph.eager import PLAIN_TENSORS
-
+PLAIN_TENSORS = (Tensor, torch.nn.Parameter)  # others are traced or transformed
 ALIGNMENT = 16  # bytes; kernels are compiled for pointers and sizes that are multiples of it, or for any
 SMALL = 2**31
 # Versions of Triton that tests/gpu passed with; the arguments of CompiledKernel.run differ between versions

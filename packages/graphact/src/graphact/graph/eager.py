@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from graphact._triton import PLAIN_TENSORS
+
 F = TypeVar("F", bound=Callable[..., Any])
-PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 
 
 def is_plain(*tensors: Tensor | None) -> bool:

@@ -14,8 +14,8 @@ from torch.autograd import forward_ad
 
 from graphact._checks import check_choice
 from graphact._extras import install_command, is_installed
+from graphact._triton import PLAIN_TENSORS
 from graphact.graph import Graph, Neighborhoods
-from graphact.graph.eager import PLAIN_TENSORS
 
 # name of the backend: its module, the package it needs, the device it runs on (None: any)
 MODULES = {

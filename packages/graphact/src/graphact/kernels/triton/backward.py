@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphact.graph.eager import PLAIN_TENSORS
+from graphact._triton import PLAIN_TENSORS
 from graphact.kernels.graph_tensors import GraphTensors, Lists
 from graphact.kernels.reference import RESULTS, SELECTIONS, SLOTS, Results, accumulation_dtype, first_given
 from graphact.kernels.triton.functions import absent, launch_sums

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphact.graph.eager import PLAIN_TENSORS
+from graphact._triton import PLAIN_TENSORS
 from graphact.kernels.graph_tensors import Lists
 from graphact.kernels.reference import RESULTS, accumulation_dtype
 from graphact.kernels.triton.launch import PIECE, THREADS, Launch, launches, limits, on_its_device, rows_of, start
@@ -88,7 +88,7 @@ def launch_sums(kernel: Any, out: Tensor, x: Tensor, lists: Lists, *read: Tensor
 
 
 def absent(stand_in: Tensor) -> Tensor | None:
-    """Return what a kernel gets in the place of a tensor that it does not touch; compiled code would copy a stand-in."""
+    """Return what stands for a tensor that a kernel does not touch; compiled code would copy a stand-in."""
     return stand_in if type(stand_in) in PLAIN_TENSORS else None
 
 

@@ -17,8 +17,8 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from graphact._triton import PLAIN_TENSORS
 from graphact.graph import Neighborhoods
-from graphact.graph.eager import PLAIN_TENSORS
 from graphact.graph.neighborhoods import BALANCED
 from graphact.kernels.graph_tensors import EvenLists, Lists
 from graphact.kernels.triton import record
