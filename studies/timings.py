@@ -50,11 +50,19 @@ class Timings:
         cases = self.compiled_cases(name, kind)
         modes = list(next(iter(cases.values()))["ReLU"])
         body = [[f"{kind}: {' / '.join(modes)}", *cases]]
-        for contender in next(iter(cases.values())):
-            rows = [times[contender] for times in cases.values()]
+        for contender in dict.fromkeys(one for times in cases.values() for one in times):
+            rows = [times.get(contender, {}) for times in cases.values()]
             texts = [[f"{row[mode]:#.3g}" if mode in row else "-" for mode in modes] for row in rows]
             body.append([contender, *map(" / ".join, texts)])
         return body
+
+    def over_relu(self, places):
+        """Return times over those of ReLU in the same mode and run as a table; places are (file, case, contender)."""
+        body = [["times of ReLU in the same mode", "eager", "compiled", "reduce-overhead"]]
+        for title, (name, case, contender) in places.items():
+            rows = self.rows(name)["milliseconds"][case]
+            body.append([title, *(f"{rows[contender][mode] / rows['ReLU'][mode]:.2f}" for mode in body[0][1:])])
+        return [[body[0][0], "eager", "compiled", "`reduce-overhead`"], *body[1:]]
 
     def compiled_cases(self, name, kind):
         """Return the rows of activations or networks by the name of their graph."""
