@@ -91,7 +91,7 @@ def test_a_start_reads_the_end_of_a_long_log_alone(folders):
     log = folders[0] / "log.jsonl"
     with log.open("wb") as stream:
         stream.seek(300 * 2**30)
-        stream.write(b"\n" + seal(b'{"run": 7, "program": 1') + b'{"run": 7, "rou')
+        stream.write(b"\n" + seal(b'{"run": 7, "program": 1, "spans": [[7, 7]]') + b'{"run": 7, "rou')
     with Daemon(folders[0], *OPTIONS) as daemon:
         assert daemon.next_event("ready")["last_run"] == 7
         daemon.next_event("result")
