@@ -39,10 +39,6 @@ class Readings(Signals):
     def numbered(self) -> bool:  # type: ignore[override]
         return self._source.numbered
 
-    @property
-    def neighbors(self) -> tuple[int, ...] | None:  # type: ignore[override]
-        return self._source.neighbors
-
     def prepare(self, start: float, now: float, run: int) -> None:
         self._source.prepare(start, now, run)
 
