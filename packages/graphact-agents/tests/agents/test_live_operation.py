@@ -165,7 +165,6 @@ def test_folders_that_others_can_change_are_refused(folders, command, capsys):
         ("model.safetensors", 0o666, 0o644),
         ("node.json", 0o664, 0o644),
         ("learning.json", 0o666, 0o600),
-        ("readings.json", 0o666, 0o600),
     ]:
         (folder / name).exists() or (folder / name).write_text("{}")
         (folder / name).chmod(mode)
