@@ -121,6 +121,7 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
     if not (folder / NETWORK_NAME).is_file():
         raise FileNotFoundError(f"{folder / NETWORK_NAME} is missing; graphact-agents init writes it")
     check_parent(folder)
+    check_parent(out)
     check_owner(folder, *(folder / name for name in names))
     check_owner(folder / SECRETS, private=True)
     with locked(folder):
@@ -237,7 +238,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     new = parent / f"{prefix}{secrets.token_hex(8)}"
     check_writable(out)
     parent.mkdir(parents=True, exist_ok=True)
-    for left in parent.glob(f"{prefix}*"):  # by a process that was killed
+    for left in (path for path in parent.iterdir() if path.name.startswith(prefix)):  # by a process that was killed
         shutil.rmtree(left)
     new.mkdir(mode=0o700)
     try:

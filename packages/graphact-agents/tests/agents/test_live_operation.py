@@ -175,6 +175,15 @@ def test_folders_that_others_can_change_are_refused(folders, command, capsys):
         (folder / name).chmod(right)
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="files are given away by root alone")
+@pytest.mark.parametrize("name", [".", "keys.json", "model.safetensors", "node.json", "tls/key.pem"])
+def test_folders_of_another_user_are_refused(folders, name, capsys):
+    """Whoever owns a file may change it: the sensor's command would run as the user of the agent."""
+    os.chown(folders[0] / name, 12_345, -1)
+    assert main(["run", str(folders[0]), "--transport", "udp"]) == 2
+    assert f"{folders[0] / name} must belong to the user of this process" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

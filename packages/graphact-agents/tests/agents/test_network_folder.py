@@ -222,6 +222,21 @@ def test_files_that_others_can_change_are_refused(network, tmp_path, name, capsy
     tmp_path.chmod(0o700)
 
 
+def test_folders_are_not_written_where_others_could_replace_them(network, tmp_path, capsys):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    assert main(["deploy", str(network), "--out", str(tmp_path / "open" / "nodes")]) == 2
+    assert "open must not be writable by everybody" in capsys.readouterr().err
+
+
+def test_what_a_killed_deploy_left_is_removed_and_nothing_else(network, tmp_path):
+    left, other = tmp_path / ".n*.new-0123", tmp_path / ".notes.new-0123"
+    for folder in (left, other):
+        folder.mkdir()
+    deploy_network(network, tmp_path / "n*")
+    assert (left.exists(), other.exists()) == (False, True)
+
+
 def test_other_files_are_not_overwritten(network, tmp_path, capsys):
     (tmp_path / "file").touch()
     deploy_network(network, tmp_path / "folder")
