@@ -255,6 +255,7 @@ def test_other_files_are_not_overwritten(network, tmp_path, capsys):
     [
         ("period = 0.2", "period must be at least 0.54 s, as long as 3 rounds of 0.18 s may take, got 0.2"),
         ("period = 0.6\ndynamic = true", "and a slot before them may take"),
+        ("period = 0\ndynamic = true", "dynamic needs a period above 0"),
     ],
 )
 def test_runs_that_do_not_fit_are_refused(network, tmp_path, settings, reason, capsys):
