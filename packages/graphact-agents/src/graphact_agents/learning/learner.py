@@ -18,7 +18,7 @@ STEP, PREPARATION = 2, 3
 
 
 class NotFiniteError(ValueError):
-    """A gradient with NaN or infinity."""
+    """A gradient or a state with NaN or infinity."""
 
 
 def gradient(
@@ -112,7 +112,7 @@ class Learner:
 
         Raises:
             RuntimeError: the preparation has not come before.
-            NotFiniteError: the gradient is not finite; nothing of it was sent.
+            NotFiniteError: the gradient is not finite, and nothing of it was sent, or the state would not be.
         """
         if self.weights is None:
             raise RuntimeError("the preparation must come before the first step")
@@ -127,6 +127,8 @@ class Learner:
             got = f"{np.count_nonzero(~np.isfinite(vector))} of {vector.size} numbers that are not"
             raise NotFiniteError(f"the gradient of node {self.links.node} in step {number} must be finite, got {got}")
         state = yield from mix(state, vector, self.links, self.weights, self.learning)
+        if not all(np.isfinite(value).all() for value in state.to_arrays().values()):
+            raise NotFiniteError(f"the state of node {self.links.node} after step {number} must be finite")
         if self._path is not None:
             state.save(self._path)
         self._state = state

@@ -12,6 +12,7 @@ from agents.own_operations import registering, soft_max, soft_max_in_numpy
 from graphact import nn
 from graphact_agents import IncompatibleModelError
 from graphact_agents.learning import Learner, Learning, State, simulate_training
+from graphact_agents.learning.learner import NotFiniteError
 from graphact_agents.learning.mixing import exchange_vectors
 from graphact_agents.learning.state import to_vector
 from support.on_agents import deploy
@@ -131,6 +132,22 @@ def test_a_gradient_that_is_not_finite_is_refused_at_its_node():
     nodes = deploy(nn.GCNN([1, 2, 2], order=1, activation="max-ga").double(), graph)
     with pytest.raises(ValueError, match=r"the gradient of node \d in step \d+ must be finite"):
         simulate_training(nodes, x, targets, Learning("sgd", rate=1e200), steps=20)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_step_whose_state_overflows_is_refused(tmp_path):
+    """The square of what a neighbour gave would stay in the second moment of Adam, and end the learning in silence."""
+    nodes = deploy(nn.FIR([1, 1], order=0, out_features=None).double(), GRAPHS["line"]())
+    learner = Learner(nodes[0], Learning(), np.ones((2, 1)), np.ones((2, 1)), tmp_path / "state.npz")
+    learner.weights, before = {1: 0.5}, learner.state
+    for given, is_refused in ((1e200, True), (1.0, False)):
+        program = learner.step(0)
+        size = next(program).value[1].size
+        program.send({1: np.full(size, given)})
+        with pytest.raises(NotFiniteError if is_refused else StopIteration, match="state" if is_refused else None):
+            program.send({1: np.zeros(size)})
+        assert (learner.state is before) == is_refused
+        assert (tmp_path / "state.npz").exists() != is_refused
 
 
 def test_a_vector_that_is_not_finite_does_not_spread():
