@@ -21,7 +21,6 @@ from graphact_agents.learning import Learning, simulate_training
 from graphact_agents.learning.learner import samples_of
 from graphact_lab.tasks import denoising, metric_of
 
-ALGORITHMS = ("d-psgd", "gradient-tracking", "push-pull")
 NO_TIME_TO_REPEAT = Timing(
     slot=0.0015
 )  # a datagram travels for 1 ms and is asked for after 20 ms: what is lost is lost
@@ -51,15 +50,13 @@ def convergence(options):
         "30 % one way, crashes": Faults(loss=0.3, crash=0.02, downtime=0.01),
     }
     echo(f"{options.steps} steps, {graph.num_nodes} nodes: distance to the optimum / to the mean of the copies")
-    for algorithm in ALGORITHMS:
-        for name, fault in faults.items():
-            learning = Learning(algorithm, "sgd", 0.4 / steepest)
-            nodes = deploy(model, graph)
-            result = simulate_training(
-                nodes, x, targets, learning, steps=options.steps, faults=fault, timing=NO_TIME_TO_REPEAT
-            )
-            distance = abs(result.copies - optimum).max()
-            echo(f"{algorithm:20s}{name:28s}{distance:9.1e} /{result.disagreement:9.1e}")
+    for name, fault in faults.items():
+        learning, nodes = Learning("sgd", 0.4 / steepest), deploy(model, graph)
+        result = simulate_training(
+            nodes, x, targets, learning, steps=options.steps, faults=fault, timing=NO_TIME_TO_REPEAT
+        )
+        distance = abs(result.copies - optimum).max()
+        echo(f"{name:28s}{distance:9.1e} /{result.disagreement:9.1e}")
 
 
 def train_centrally(model, graph, signals, targets, learning, steps):
@@ -89,23 +86,21 @@ def molene(options):
     train_centrally(central, task.graph, x, targets, learning, options.steps)
     best = error(central)
     echo(f"{options.activation}, {options.steps} steps of {learning.batch}, Adam {options.rate:g}, {x.shape[1]} agents")
-    echo(f"{'in one place':20s}{'':12s}{best:.4f} K")
-    for algorithm in options.algorithms:
-        for loss in options.loss:
-            begun = time.monotonic()
-            learning = Learning(algorithm, rate=options.rate, batch=100)
-            nodes = deploy(first, task.graph)
-            result = simulate_training(nodes, x, targets, learning, steps=options.steps, faults=Faults(loss=loss))
-            model = copy.deepcopy(first)
-            parameters = result.model(nodes[0].model).parameters
-            model.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
-            off, seconds = error(model) / best - 1, time.monotonic() - begun
-            counters = result.counters
-            missed = counters.links_missed / (counters.links_missed + counters.links_used)
-            echo(
-                f"{algorithm:20s}loss {loss:4.0%}   {error(model):.4f} K ({off:+.2%}), copies differ by "
-                f"{result.disagreement:.1e}, links missed {missed:.1e}, {seconds:.0f} s"
-            )
+    echo(f"{'in one place':12s}{best:.4f} K")
+    for loss in options.loss:
+        begun = time.monotonic()
+        nodes = deploy(first, task.graph)
+        result = simulate_training(nodes, x, targets, learning, steps=options.steps, faults=Faults(loss=loss))
+        model = copy.deepcopy(first)
+        parameters = result.model(nodes[0].model).parameters
+        model.load_state_dict({name: torch.from_numpy(value) for name, value in parameters.items()})
+        off, seconds = error(model) / best - 1, time.monotonic() - begun
+        counters = result.counters
+        missed = counters.links_missed / (counters.links_missed + counters.links_used)
+        echo(
+            f"loss {loss:4.0%}   {error(model):.4f} K ({off:+.2%}), copies differ by "
+            f"{result.disagreement:.1e}, links missed {missed:.1e}, {seconds:.0f} s"
+        )
 
 
 def main():
@@ -118,7 +113,6 @@ def main():
     part.add_argument("--steps", type=int, default=300)
     part.add_argument("--rate", type=float, default=0.01)
     part.add_argument("--split", type=int, default=0)
-    part.add_argument("--algorithms", nargs="+", default=ALGORITHMS)
     part.add_argument("--activation", default="max-ga")
     part.add_argument("--loss", type=float, nargs="+", default=[0.0, 0.3])
     part.set_defaults(call=molene)

@@ -770,14 +770,13 @@ def _():
     for kind, objective in (("max-ga", "mse"), ("median-ga", "smooth_l1"), ("kernel-ga", "cross_entropy")):
         out = 3 if objective == "cross_entropy" else 1
         targets = rng(122).integers(0, 3, (6, 8, 1)).astype(float) if out == 3 else np.tanh(signals)
-        for algorithm in ("d-psgd", "gradient-tracking", "push-pull"):
-            model = set_parameters(nn.GCNN([1, 2], order=1, activation=kind, out_features=out), 123).double()
-            learning = names.Learning(algorithm, rate=0.05, objective=objective, batch=4, seed=2)
-            faults = names.agents.Faults(loss=0.1, link_loss=0.1)
-            nodes = deployed(model, graph)
-            trained = names.simulate_training(nodes, signals, targets, learning, steps=3, faults=faults, seed=4)
-            found[f"{kind} {algorithm} copies"] = trained.copies
-            found[f"{kind} {algorithm} losses"] = trained.losses
+        model = set_parameters(nn.GCNN([1, 2], order=1, activation=kind, out_features=out), 123).double()
+        learning = names.Learning(rate=0.05, objective=objective, batch=4, seed=2)
+        faults = names.agents.Faults(loss=0.1, link_loss=0.1)
+        nodes = deployed(model, graph)
+        trained = names.simulate_training(nodes, signals, targets, learning, steps=3, faults=faults, seed=4)
+        found[f"{kind} push-pull copies"] = trained.copies
+        found[f"{kind} push-pull losses"] = trained.losses
         found[f"{kind} centrally"] = names.train_centrally(model, graph, signals, targets, learning, 3)
         found[f"{kind} trained centrally"] = after(model)
     return found

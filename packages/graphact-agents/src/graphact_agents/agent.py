@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -78,7 +78,7 @@ class Agent:
     run (:func:`time.monotonic`, or the clock if another one is given).
 
     With ``dynamic`` the links of the deployment are those that may be: the neighbours of a run are those among them
-    that announced it in the slot before it, or those that its signal names.
+    that announced it in the slot before it, which takes a clock.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Agent:
         if run <= self.node.run:
             self.node.go_back(run)
         if self._dynamic:
-            self.node.meet(self._neighbors_of(run))
+            self.node.meet(self.node.present(run))
         self.tally.begun += 1
         self.node.begin(run, program, self._timer(), start=start)
         while True:
@@ -218,13 +218,6 @@ class Agent:
             if isinstance(self._schedule, Clocked):  # the next run may begin when this one ends
                 at = self._schedule.origin + (run + 1) * self._schedule.period
                 self._signals.prepare(at, self._clock(), run + 1)
-
-    def _neighbors_of(self, run: int) -> Collection[int]:
-        """Those that the signal of a run names, or that were heard; without a clock nobody announces, and all count."""
-        permitted, told = self.node.permitted.neighbors, self._signals.neighbors
-        if told is None:
-            return self.node.present(run) if isinstance(self._schedule, Clocked) else permitted
-        return {*told} & {*permitted}
 
     def _drive(self, until: float) -> list[RunResult]:
         """Let the node work until a time or the end of its run, and report neighbours it does not take part with."""

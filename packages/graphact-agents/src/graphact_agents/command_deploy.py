@@ -12,7 +12,9 @@ UNENCRYPTED = "graphact-agents: nothing is encrypted: whoever reaches the links 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("network", type=Path, metavar="NETWORK", help="a folder that graphact-agents init has written")
-    parser.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder for node-0, node-1 and so on")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", required=True, help="a new folder for node-0, node-1 and so on"
+    )
     help_ = "reuse the link keys of the last deployment; never after a node was stolen"
     parser.add_argument("--keep-keys", action="store_true", help=help_)
 

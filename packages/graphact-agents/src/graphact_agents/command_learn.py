@@ -15,7 +15,7 @@ from graphact_agents.events import EventWriter
 from graphact_agents.learning.learner import Learner
 from graphact_agents.learning.mixing import Learning
 from graphact_agents.learning.networked import PLAN, STATE, TRAINED, NodeTraining
-from graphact_agents.learning.state import FileStore, from_vector
+from graphact_agents.learning.state import from_vector
 from graphact_agents.model_file import save_model
 from graphact_agents.runs import Timing
 from graphact_agents.transports.transport import TRANSPORTS, open_transport
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
     learning.json of the folder has the settings, the same at all nodes:
 
-      {"learning": {"algorithm": "push-pull", "rate": 0.01}, "steps": 300, "first": 0}
+      {"learning": {"rate": 0.01}, "steps": 300, "first": 0}
 
     first is the number of the first run; give a higher one for another training in the same folder. Progress is kept in
     state.npz: an agent that is started again continues with the step that its neighbours are in.
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         learning, steps, first = Learning(**plan["learning"]), int(plan["steps"]), int(plan["first"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{options.folder / PLAN}: damaged: {one_line(error)}") from error
-    learner = Learner(deployment, learning, signals, targets, FileStore(options.folder / STATE))
+    learner = Learner(deployment, learning, signals, targets, options.folder / STATE)
     transport = options.transport or deployment.settings.get("transport", "udp")
     with ExitStack() as opened:
         opened.enter_context(np.errstate(over="ignore", invalid="ignore"))

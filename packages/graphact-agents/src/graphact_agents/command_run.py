@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         signals = FileSignals(Path(options.signals), model, repeat=options.repeat)
     if model.readings is not None:
-        signals = Readings(signals, model, options.folder, waits=options.period == 0)
+        signals = Readings(signals, model, waits=options.period == 0)
     period = check_schedule(vars(options), model.rounds, is_symmetric=links.hears == links.heard_by)
     if period and not (time.time() - options.origin) / period < MAX_RUN / 2:
         raise ValueError(f"origin and period must give run numbers below 2^62, got {options.origin:g} and {period:g}")

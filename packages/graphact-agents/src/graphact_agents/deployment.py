@@ -27,7 +27,7 @@ NODE, KEYS, MODEL = "node.json", "keys.json", "model.safetensors"
 SECRET = (KEYS, f"{TLS_FOLDER}/key.pem")
 """Files of a node's folder that nobody else may read."""
 LEARNING = ("learning.json", "learning.jsonl", "state.npz", "prepared.npz")
-OWNED = (NODE, MODEL, TLS_FOLDER, "log.jsonl", "log.jsonl.1", "readings.json", *LEARNING)
+OWNED = (NODE, MODEL, TLS_FOLDER, "log.jsonl", "log.jsonl.1", *LEARNING)
 """Other files of a node's folder that nobody else may write to."""
 
 

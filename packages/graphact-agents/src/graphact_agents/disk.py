@@ -123,9 +123,11 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
 
 
 def check_owner(*paths: Path, private: bool = False) -> None:
-    """Raise PermissionError if others than their owner may change files, or even read those that are ``private``."""
+    """Raise PermissionError if another user or the group may change files, or even read those that are ``private``."""
     for path in (path for path in paths if os.name == "posix" and path.exists()):
-        mode = path.stat().st_mode & 0o777
+        mode, owner = path.stat().st_mode & 0o777, path.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            raise PermissionError(f"{path} must belong to the user of this process, {os.geteuid()}, got {owner}")
         if private and mode & 0o077:
             raise PermissionError(f"{path} must be for its owner alone, as after chmod 600, got the mode {mode:o}")
         if mode & 0o022:

@@ -31,13 +31,13 @@ Span = tuple[int, int]  # the first and the last run
 class Began:
     """The node took a run number into use.
 
-    ``spans`` are all numbers that are used up, where they are not one span or an earlier file has some of them;
-    ``present`` are the neighbours of this run, where they differ from run to run (:meth:`graphact_agents.Node.meet`).
+    ``spans`` are all numbers that are used up, as the file has them; ``present`` are the neighbours of this run, where
+    they differ from run to run (:meth:`graphact_agents.Node.meet`).
     """
 
     run: int
     program: int
-    spans: tuple[Span, ...] = ()
+    spans: tuple[Span, ...] = field(default=(), compare=False)
     present: tuple[int, ...] | None = None
 
 
@@ -146,19 +146,18 @@ class FileLog:
             if not self._is_mine(self.path):
                 self._put_aside()
             ends = [read_end(self.path)]
-            if ends[0].is_whole and self._is_mine(self._older):
+            if not any(isinstance(record, Began) for record in ends[0].records) and self._is_mine(self._older):
                 ends.insert(0, read_end(self._older))
         except BaseException:
             os.close(self._file)
             raise
-        is_whole = all(end.is_whole for end in ends) and not ends[0].lacks_first
         records = [each for end in ends for each in end.records]
         damaged = [reason for end in ends for reason in end.damaged]
         if damaged and not records:
             os.close(self._file)
             raise ValueError(f"{self.path}: {damaged[0]}")
         self.damaged = len(damaged)
-        self.last_run, self.used = used_runs(records, is_whole=is_whole)
+        self.last_run, self.used = used_runs(records)
         if ends[-1].is_torn:  # a number may have been taken into use by the last record
             self.used.add(self.last_run + UsedRuns.MAX_GAP)
 
@@ -187,12 +186,11 @@ class FileLog:
             if os.fstat(self._file).st_size > self.max_bytes:
                 self._put_aside()
             self.used.add(record.run)
-            spans = self.used.spans
-            is_told = len(spans) > 1 or (spans != [(record.run, record.run)] and not os.fstat(self._file).st_size)
-            written = b', "spans": %s' % json.dumps(spans).encode() if is_told else b""
+            entry = b'{"run": %d, "program": %d, "spans": %s'
+            line = entry % (record.run, record.program, json.dumps(self.used.spans).encode())
             if record.present is not None:
-                written += b', "present": %s' % json.dumps(record.present).encode()
-            line = seal(b'{"run": %d, "program": %d%s' % (record.run, record.program, written))
+                line += b', "present": %s' % json.dumps(record.present).encode()
+            line = seal(line)
         else:
             used = str(list(record.used)).encode()
             line = seal(b'{"run": %d, "round": %d, "used": %s' % (record.run, record.round, used))
@@ -227,18 +225,15 @@ Log = MemoryLog | FileLog
 """Where a node writes its records; when ``append`` returns, a record survives the death of the process."""
 
 
-def used_runs(records: Iterable[Record], *, is_whole: bool = True) -> tuple[int, UsedRuns]:
-    """Return the last run number of a log, and all that are used up.
-
-    Of a log that is not read from its beginning all numbers before the first count as used, unless a record tells more.
-    """
+def used_runs(records: Iterable[Record]) -> tuple[int, UsedRuns]:
+    """Return the last run number of a log, and all that are used up: the last record of a beginning tells."""
     last, used = -1, UsedRuns()
     for record in records:
-        if isinstance(record, Began) and record.spans:
+        if isinstance(record, Began):
             used = UsedRuns(list(record.spans))
-        elif not used.spans and not is_whole:
+        elif not used.spans:  # no record of a beginning can be read: all numbers before count as used
             used = UsedRuns([(0, record.run)])
-        elif isinstance(record, Began) or record.run != last:  # the record of its beginning was damaged
+        elif record.run != last:  # the record of its beginning was damaged
             used.add(record.run)
         last = record.run
     return last, used
@@ -259,17 +254,13 @@ class LogEnd(NamedTuple):
 
     Attributes:
         records: all that can be read.
-        is_whole: whether they are from the beginning on.
         damaged: for each line that cannot be read, why.
         is_torn: whether the last of them is such a line.
-        lacks_first: whether the first of them is such a line.
     """
 
     records: list[Record]
-    is_whole: bool
     damaged: list[str]
     is_torn: bool
-    lacks_first: bool
 
 
 def read_end(path: Path) -> LogEnd:
@@ -290,17 +281,16 @@ def read_end(path: Path) -> LogEnd:
             stream.truncate(begin + kept)
     records: list[Record] = []
     has_lost_its_end = is_sealed(content[kept:-1] + b"\n")  # the last line; one that a crash cut off was not written
-    damaged, is_torn, lacks_first = list[str](), has_lost_its_end, False
+    damaged, is_torn = list[str](), has_lost_its_end
     for line in content[:kept].split(b"\n")[bool(begin) : -1]:  # the first may be cut
         try:
             record = parse_record(line)
             records += [] if record is None else [record]
             is_torn = has_lost_its_end
         except ValueError as error:
-            lacks_first = lacks_first or not records
             damaged.append(str(error))
             is_torn = True
-    return LogEnd(records, begin == 0, damaged, is_torn, lacks_first)
+    return LogEnd(records, damaged, is_torn)
 
 
 def read_log(path: str | os.PathLike[str]) -> Iterator[Record]:
@@ -325,7 +315,7 @@ def parse_record(line: bytes) -> Record | None:
         run, present = entry["run"], entry.get("present")
         if "used" in entry:
             return RoundClosed(run, entry["round"], tuple(entry["used"]))
-        spans = tuple((first, last) for first, last in entry.get("spans", ()))
+        spans = tuple((first, last) for first, last in entry["spans"])
         return Began(run, entry["program"], spans, None if present is None else tuple(present))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a record of a log: {line[:80]!r}") from error

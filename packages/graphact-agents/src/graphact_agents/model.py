@@ -436,18 +436,11 @@ class Model:
     @cached_property
     def digest(self) -> bytes:
         """A hash of the layers and the values of all parameters, whatever file they come from."""
-        content = hashlib.sha256(json.dumps([outline(layer) for layer in self.layers], sort_keys=True).encode())
-        for layer in parts_of(self.layers):
-            for role in sorted(layer.arrays):
-                array = layer.arrays[role]
-                content.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+        content = hashlib.sha256(json.dumps(self.description, sort_keys=True).encode())
+        for name in self.names:
+            array = self.parameters[name]
+            content.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
         return content.digest()
-
-
-def outline(layer: ModelLayer) -> list[Any]:
-    """Return what tells a layer from others but the values of its arrays, as JSON values."""
-    branches = [[outline(inner) for inner in chain] for chain in layer.branches]
-    return [layer.kind, dict(layer.settings), sorted(layer.arrays), *([branches] if branches else [])]
 
 
 def role_order(role: str) -> tuple[int, str]:

@@ -14,7 +14,6 @@ Settings are the options of ``graphact-agents run`` by their names; those of a n
 """
 
 import ipaddress
-import math
 import os
 import re
 import shlex
@@ -247,8 +246,8 @@ def check_schedule(settings: Mapping[str, Any], rounds: int, *, is_symmetric: bo
     period = settings.get("period")
     if period is None:
         return float(longest) or 1.0
-    if not 0 <= period < math.inf:
-        raise ValueError(f"period must be a finite number of at least 0, got {period}")
+    if period == 0 and is_dynamic:
+        raise ValueError("dynamic needs a period above 0: neighbours announce themselves in the slot before a run")
     if period == 0 and not is_symmetric:
         raise ValueError(
             "a period of 0 needs links in both directions: a node that hears fewer than hear it would run ahead"

@@ -1,22 +1,19 @@
 """The operator's folder of a network, and the folders of all its nodes, which are made from it alone."""
 
-import ctypes
-import errno
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from graphact_agents.addresses import Address, Addresses
-from graphact_agents.certificates import AUTHORITY, TLS_FOLDER, make_certificates
-from graphact_agents.deployment import KEYS, MODEL, NODE, OWNED, deploy
+from graphact_agents.certificates import AUTHORITY, make_certificates
+from graphact_agents.deployment import MODEL, deploy
 from graphact_agents.disk import (
     check_owner,
     check_parent,
@@ -36,7 +33,6 @@ from graphact_agents.network import AGREED, DEFAULTS, NETWORK_NAME, NetworkFile,
 GRAPH, SECRETS, LOCK = "graph.npz", "secrets.json", ".lock"
 DRAWN = ".secrets.json.drawn"
 """Secrets of folders that are being written."""
-NODE_FOLDER = re.compile(r"node-\d+", re.ASCII)
 BASE_PORT, STATUS_PORTS = 7500, 1000
 """The port of node 0 on one machine, and how far above the port of a node its status is."""
 HEAD = """\
@@ -86,13 +82,10 @@ def init_network(model: Path, graph: Path, out: Path, address: str | None = None
         FileExistsError: ``out`` is there already, and not empty.
     """
     plain, operator = load_model(model), load_graph(graph)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} is there already; choose another folder, or edit it and deploy")
     if address is None and operator.num_nodes > STATUS_PORTS:
         raise ValueError(f"--address must be given for more than {STATUS_PORTS} nodes, got {operator.num_nodes}")
     if address is not None and "{node}" not in address and operator.num_nodes > 1:
         raise ValueError(f"--address must hold {{node}}, which stands for the number of a node, got {address!r:.60}")
-    check_writable(out)
     text = HEAD.format(model=MODEL, graph=GRAPH, folder=out.name)
     for node in range(operator.num_nodes):
         if address is None:
@@ -101,7 +94,7 @@ def init_network(model: Path, graph: Path, out: Path, address: str | None = None
             places = str(Address.parse(address.replace("{node}", str(node)))), "0.0.0.0:9107"
         comment = "" if address is None else "# "  # others on the network may ask: the operator decides
         text += TABLE.format(node=node, address=places[0], status=places[1], comment=comment)
-    with replacing(out) as folder:
+    with new_folder(out) as folder:
         for name, content in ((MODEL, model.read_bytes()), (GRAPH, graph.read_bytes()), (NETWORK_NAME, text.encode())):
             write_atomically(folder / name, content, mode=0o600)
         NetworkFile.load(folder / NETWORK_NAME)
@@ -109,18 +102,18 @@ def init_network(model: Path, graph: Path, out: Path, address: str | None = None
 
 
 def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollout:
-    """Write the folders of all nodes, ``out/node-0`` and so on, in the place of an earlier deployment.
+    """Write the folders of all nodes, ``out/node-0`` and so on, to be delivered.
 
-    All of it appears at once: whenever the process is killed, ``out`` holds the old deployment or the new one. What
-    nodes have written into folders below ``out``, such as logs, stays there and is not read.
+    All of them appear at once, or none: also when the process is killed.
 
     Args:
         folder: an operator's folder; see :func:`init_network`.
-        out: a folder that holds nothing else.
+        out: a new folder, or an empty one.
         keep_keys: keep the keys of the links. A deployment in which nothing changed that nodes must agree upon then
             keeps its number, too; with TLS each deployment has an authority of its own, and so a number of its own.
 
     Raises:
+        FileExistsError: ``out`` is there already, and not empty.
         PermissionError: others than their owner may change the operator's files.
         ValueError: the file of the network, the model or the graph is not usable; the error names it.
     """
@@ -128,10 +121,9 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
     if not (folder / NETWORK_NAME).is_file():
         raise FileNotFoundError(f"{folder / NETWORK_NAME} is missing; graphact-agents init writes it")
     check_parent(folder)
+    check_parent(out)
     check_owner(folder, *(folder / name for name in names))
     check_owner(folder / SECRETS, private=True)
-    check_out(out)
-    check_writable(out)
     with locked(folder):
         file, model = NetworkFile.load(folder / NETWORK_NAME), load_model(folder / MODEL)
         operator = load_graph(folder / GRAPH)
@@ -149,13 +141,11 @@ def deploy_network(folder: Path, out: Path, *, keep_keys: bool = False) -> Rollo
         shared = fingerprint(file, model, operator, agreed, authority)
         secret, epoch = renew_secrets(folder, shared, keep_keys=keep_keys)
         everywhere, nodes = file.addresses, deploy(model, operator, epoch=epoch, secret=secret)
-        with replacing(out) as built:
+        with new_folder(out) as built:
             for i in file.nodes:
                 addresses = Addresses(everywhere[i], {j: everywhere[j] for j in nodes[i].links.neighbors})
                 settings = file.settings(i) | agreed
-                target = built / f"node-{i}"
-                replace(nodes[i], addresses=addresses, settings=settings).save(target, certificates.get(i))
-                carry_over(out / target.name, target)
+                replace(nodes[i], addresses=addresses, settings=settings).save(built / f"node-{i}", certificates.get(i))
         (folder / DRAWN).replace(folder / SECRETS)
         sync(folder)
     folders = [out / f"node-{i}" for i in file.nodes]
@@ -228,32 +218,6 @@ def read_secrets(folder: Path) -> dict[str, str]:
 # Folders that appear as a whole
 
 
-def check_out(out: Path) -> None:
-    """Raise FileExistsError if a folder holds something else than what deployments and agents write."""
-    if not out.exists():
-        return
-    if not out.is_dir() or out.is_symlink():
-        raise FileExistsError(f"{out} is not a folder; choose another")
-    if foreign := next(foreign_files(out), None):
-        raise FileExistsError(f"{out} holds {str(foreign)!r:.60}, which no deployment wrote; choose another folder")
-
-
-def foreign_files(out: Path) -> Iterator[Path]:
-    """Yield what neither a deployment nor an agent wrote, relative to the folder of all nodes.
-
-    A folder of a node whose files were lost is none of it; files beside them, such as signals, stay there.
-    """
-    for folder in out.iterdir():
-        if not NODE_FOLDER.fullmatch(folder.name) or not folder.is_dir() or folder.is_symlink():
-            yield folder.relative_to(out)
-            continue
-        has_node = (folder / NODE).is_file()
-        for path in folder.iterdir():
-            is_known = path.name in (KEYS, *OWNED) or (has_node and not path.is_dir())
-            if not is_known:
-                yield path.relative_to(out)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep others from deploying the same network."""
@@ -266,47 +230,22 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(out: Path) -> Iterator[Path]:
-    """Give a new folder, and put it into the place of ``out`` at the end, at once; remove what was there."""
+def new_folder(out: Path) -> Iterator[Path]:
+    """Give a folder that becomes ``out`` at the end, at once; FileExistsError if that is there, and not empty."""
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise FileExistsError(f"{out} is there already, and is not an empty folder; choose another")
     parent, prefix = out.absolute().parent, f".{out.name}.new-"
-    parent.mkdir(parents=True, exist_ok=True)
-    for left in parent.glob(f"{prefix}*"):  # by a process that was killed
-        shutil.rmtree(left)
     new = parent / f"{prefix}{secrets.token_hex(8)}"
+    check_writable(out)
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in (path for path in parent.iterdir() if path.name.startswith(prefix)):  # by a process that was killed
+        shutil.rmtree(left)
     new.mkdir(mode=0o700)
     try:
         yield new
         for folder in (new, *(path for path in new.rglob("*") if path.is_dir())):
             sync(folder)
-        if out.exists() and any(out.iterdir()):
-            exchange(new, out)
-        else:
-            new.rename(out)
+        new.rename(out)
         sync(parent)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-
-
-def exchange(new: Path, old: Path) -> None:
-    """Exchange two folders: at once where the system can (Linux), otherwise by three renames."""
-    with suppress(AttributeError, OSError):
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-        at_fdcwd, rename_exchange = -100, 2
-        if rename(at_fdcwd, os.fsencode(new), at_fdcwd, os.fsencode(old), rename_exchange) == 0:
-            return
-        if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.EXDEV):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(old))
-    aside = new.with_name(f"{new.name}-old")
-    old.rename(aside)
-    new.rename(old)
-    aside.rename(new)
-
-
-def carry_over(old: Path, new: Path) -> None:
-    """Keep files of a node itself, such as its log, beside those of a new deployment."""
-    for path in old.iterdir() if old.is_dir() else ():
-        if path.is_file() and not path.is_symlink() and path.name not in (NODE, KEYS, MODEL, TLS_FOLDER):
-            try:
-                os.link(path, new / path.name)
-            except OSError:  # a file system without links
-                shutil.copy2(path, new / path.name)

@@ -405,22 +405,24 @@ class Node:
             self.last_heard[message.sender] = now
         if message.kind == Kind.WELCOME:
             self.welcomed_by.add(message.sender)
-            self._believe(message.sender, message.run - 1, now)
+            self._believe(message.sender, message.run - 1, now, is_fresh=True)
 
-    def _believe(self, sender: int, run: int, now: float) -> None:
+    def _believe(self, sender: int, run: int, now: float, *, is_fresh: bool = False) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
         self._check_ahead(sender, run, now)
-        self._note_run(sender, run, now)
+        self._note_run(sender, run, now, is_fresh=is_fresh)
         made, since = self._runs_made - RECENT_RUNS, now - RECENT_SECONDS
         recent = [j for j, (runs, at) in self._heard_at.items() if runs >= made or at >= since]
         begun = sorted((self._begun[j] for j in recent), reverse=True)
-        by_majority = begun[len(begun) // 2]
-        self.latest_heard = min(begun[0], max(by_majority, self.run) + CATCH_UP)
+        if begun:  # else it may be a recording
+            by_majority = begun[len(begun) // 2]
+            self.latest_heard = min(begun[0], max(by_majority, self.run) + CATCH_UP)
 
-    def _note_run(self, sender: int, run: int, now: float) -> None:
-        """Remember the highest run of a neighbour, and that it was heard now, in this run of this node."""
-        self._begun[sender] = max(run, self._begun.get(sender, run))
-        self._heard_at[sender] = self._runs_made, now
+    def _note_run(self, sender: int, run: int, now: float, *, is_fresh: bool = False) -> None:
+        """Remember the highest run of a neighbour, and when; what tells of no higher one may be a recording."""
+        if is_fresh or run > self._begun.get(sender, -1):
+            self._begun[sender] = max(run, self._begun.get(sender, run))
+            self._heard_at[sender] = self._runs_made, now
 
     def _check_ahead(self, sender: int, run: int, now: float) -> None:
         """Raise RejectedError if the run of a neighbour cannot be true."""

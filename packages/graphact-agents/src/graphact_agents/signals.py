@@ -42,12 +42,10 @@ class Signals(ABC):
     """A source of signals, one for each run.
 
     Attributes:
-        neighbors: the neighbours in the run whose signal was taken last, where the signal named them.
         numbered: whether signals belong to runs, so that a missing one will never come.
         missing: the reason why the signal that was taken last holds no reading, if it does not.
     """
 
-    neighbors: tuple[int, ...] | None = None
     numbered: bool = False
     missing: str = ""
 
@@ -103,31 +101,8 @@ class FileSignals(Signals):
         return entry
 
 
-class TextSignals(Signals):
-    """Signals that come one by one as JSON: an array, or ``{"signal": array, "neighbors": [nodes]}``."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def _parse(self, source: str, text: str) -> Array:
-        self.neighbors = None
-        if not text.lstrip().startswith("{"):
-            return parse(source, text, self._model)
-        try:
-            content = json.loads(text)
-            signal, neighbors = content["signal"], tuple(content["neighbors"])
-            if not all(type(j) is int for j in neighbors):
-                raise TypeError("neighbors must be nodes")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            expected = 'an array, or {"signal": array, "neighbors": [nodes]}'
-            raise NoSignal(f"{source} must hold {expected}, got {text.strip()[:60]!r}") from error
-        value = parse(source, json.dumps(signal), self._model)
-        self.neighbors = neighbors
-        return value
-
-
-class StreamSignals(TextSignals):
-    """One line for each run, in the order they come; a run for which no line is there goes on without this node.
+class StreamSignals(Signals):
+    """One JSON array a line for each run, in their order; a run for which no line is there goes on without this node.
 
     None is left out, so that a file in the place of a sensor gives its lines to as many runs. A few lines are read
     ahead: whoever writes faster than runs take place is held up.
@@ -137,8 +112,7 @@ class StreamSignals(TextSignals):
     """Bytes of a line, and lines that are read ahead."""
 
     def __init__(self, stream: IO[bytes], model: Model) -> None:
-        super().__init__(model)
-        self._stream = stream
+        self._model, self._stream = model, stream
         self._lines: queue.Queue[bytes] = queue.Queue(self.AHEAD)
         self._end = ""
         self._reader: threading.Thread | None = None
@@ -168,10 +142,10 @@ class StreamSignals(TextSignals):
             raise EndOfSignals(end) if end else NotYet("no line has come") from None
         if len(line) > self.MAX_BYTES:
             raise NoSignal(f"a line has more than {self.MAX_BYTES} bytes")
-        return self._parse("a line", line.decode(errors="replace"))
+        return parse("a line", line.decode(errors="replace"), self._model)
 
 
-class SensorSignals(TextSignals):
+class SensorSignals(Signals):
     """A command that prints a JSON array; started ``lead`` seconds before each run, it must have ended by then.
 
     It runs in a process group of its own, which is killed as a whole when the command has ended or its time is over:
@@ -183,18 +157,13 @@ class SensorSignals(TextSignals):
     PAUSE = 1.0
 
     def __init__(self, command: str, model: Model, lead: float = 0.5) -> None:
-        super().__init__(model)
-        self._command, self._lead = shlex.split(command), lead
+        self._model, self._command, self._lead = model, shlex.split(command), lead
         self._process: subprocess.Popen[bytes] | None = None
         self._killed: list[subprocess.Popen[bytes]] = []  # and not yet gone: a process may hang in a device
         self._printed = b""
         self._failure, self._is_told = "", True  # of the last command, if it failed
         self._again = -math.inf  # when to start it again for the same run, by a timer
         self._run = -1
-        if not self._command:
-            raise ValueError("the sensor command is empty")
-        if not 0 <= lead < math.inf:
-            raise ValueError(f"lead must be a finite time of at least 0 seconds, got {lead}")
 
     def prepare(self, start: float, now: float, run: int) -> None:
         self._killed = [each for each in self._killed if each.poll() is None]
@@ -240,7 +209,7 @@ class SensorSignals(TextSignals):
             self.close()
             if (code := process.poll()) != 0:
                 raise NoSignal(f"the sensor command failed with exit code {code}")
-            return self._parse("the sensor command", self._printed.decode(errors="replace"))
+            return parse("the sensor command", self._printed.decode(errors="replace"), self._model)
         except NoSignal as reason:
             if not isinstance(reason, NotYet):
                 self._fail(str(reason))

@@ -6,11 +6,12 @@ with that of one machine: of the same deployment, with the links that its log sa
 """
 
 import argparse
-import os
+import shutil
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,14 @@ TOLERANCE = 1e-12
 
 def new_model():
     return nn.GCNN([1, 2], order=1, activation="max-ga", out_features=1).double()
+
+
+def deploy_and_deliver(network, out, **options):
+    """Deploy, and bring the new folders into those of the nodes, as rsync does."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = deploy_network(network, Path(folder) / "new", **options)
+        shutil.copytree(made.folders[0].parent, out, dirs_exist_ok=True)
+    return replace(made, folders=[out / each.name for each in made.folders])
 
 
 class Rollouts(LocalAgents):
@@ -70,7 +79,7 @@ class Rollouts(LocalAgents):
         lines += [f'transport = "{self.transport}"']
         lines += [f'[nodes.{i}]\naddress = "{self.places[i]}"' for i in sorted(self.members)]
         (self.network / "network.toml").write_text("\n".join(lines))
-        made = deploy_network(self.network, self.out)
+        made = deploy_and_deliver(self.network, self.out)
         self.deployments[made.deployment] = {i: Deployment.load(self.out / f"node-{i}") for i in self.members}
 
     def stop_one(self, i, log):
@@ -106,15 +115,12 @@ class Rollouts(LocalAgents):
             save = content.save if file == "graph" else lambda path, content=content: graphact.save(content, path)
             save(self.network / ("graph.npz" if file == "graph" else "model.safetensors"))
         before, self.members = self.members, self.members if members is None else set(members)
-        with tempfile.TemporaryDirectory() as kept:
-            for i in before - self.members:  # its folder goes with the deployment
-                os.link(self.out / f"node-{i}" / "log.jsonl", f"{kept}/{i}")
-            begun = time.time()
-            self.deploy()
-            for i in sorted(before):
-                self.stop_one(i, self.out / f"node-{i}" / "log.jsonl" if i in self.members else f"{kept}/{i}")
-                if i in self.members:
-                    self.start(i)
+        begun = time.time()
+        self.deploy()
+        for i in sorted(before):
+            self.stop_one(i, self.out / f"node-{i}" / "log.jsonl")
+            if i in self.members:
+                self.start(i)
         for i in sorted(self.members - before):
             self.start(i)
         restarted = time.time() - begun

@@ -113,14 +113,10 @@ def test_files_of_json_lines_repeat_if_asked(tmp_path):
         (["--signals", "WIDE"], "a signal must be numbers of shape (..., 2), got float64 of shape (5,)"),
         (["--sensor", ""], "sensor must be printable text, got ''"),
         (["--tls"], "TLS needs the transport zenoh, got udp"),
-        (["--slot", "-1"], "slot must lie between 1e-06 and 86400 seconds, got -1"),
-        (["--period", "-1"], "period must lie between 0 and 1e+09 seconds, got -1"),
-        (["--origin", "inf"], "origin must lie between -1e+12 and 1e+12 seconds, got inf"),
         (["--origin", "nan"], "origin must lie between -1e+12 and 1e+12 seconds, got nan"),
         (["--origin=-1e300"], "origin must lie between -1e+12 and 1e+12 seconds, got -1e+300"),
         (["--sensor", "true", "--lead", "nan"], "lead must lie between 0 and 1e+09 seconds, got nan"),
         (["--runs", "0"], "--runs must be at least 1, got 0"),
-        (["--sensor", "true", "--lead=-1"], "lead must lie between 0 and 1e+09 seconds, got -1"),
     ],
 )
 def test_a_mistake_is_one_line(options, message, tmp_path, capsys):

@@ -1,6 +1,5 @@
 """Neighbours that come and go: authenticated presence, neighbours that are fixed for a run, exact replays."""
 
-import json
 import signal
 from dataclasses import replace
 from functools import partial
@@ -201,21 +200,3 @@ def test_running_agents_meet_and_part(tmp_path):
         assert check(first.next_event("result", where=lambda event: event["neighbors"] == []))
     logged = [record.present for record in read_log(folders[0] / "log.jsonl") if isinstance(record, Began)]
     assert {(1,), (1, 2), ()} <= {*logged}
-
-
-def test_neighbors_that_the_signal_names(tmp_path):
-    folders = make_network(tmp_path, [(0, 1), (0, 2)], 3)
-    lines = [{"signal": [1.0], "neighbors": []}, {"signal": [1.0], "neighbors": [2, 77]}, {"signal": [1.0]}, [1.0]]
-    sensor = tmp_path / "sensor.py"
-    sensor.write_text(f"import pathlib\np = pathlib.Path({str(tmp_path / 'count')!r})\n")
-    with sensor.open("a") as file:
-        file.write("with p.open('ab') as f:\n    n = f.tell()\n    f.write(b'.')\n")  # may be killed at any moment
-        file.write(f"print({[json.dumps(line) for line in lines]!r}[n % 4])\n")
-    options = ["--transport", "udp", "--period", "1", "--slot", "0.2", "--dynamic", "--lead", "0.9"]
-    options += ["--sensor", f"python3 {sensor}"]
-    wrong = 'must hold an array, or {"signal": array, "neighbors": [nodes]}'
-    with Daemon(folders[0], *options) as daemon:
-        daemon.next_event("result", where=lambda event: event["neighbors"] == [2])
-        daemon.next_event("skipped", where=lambda event: wrong in event["reason"])
-        daemon.next_event("result", where=lambda event: event["neighbors"] == [])
-    assert all(event["neighbors"] in ([], [2]) for event in daemon.events if event["event"] == "result")

@@ -3,17 +3,13 @@
 import resource
 import signal
 
-import numpy as np
 import pytest
 
 from agents.live import Daemon, make_network
 from agents.test_events import standing_in
-from agents.test_readings import make_model, write
 from graphact_agents import FileLog, read_log
 from graphact_agents.events import EventWriter
 from graphact_agents.log import Began, RoundClosed
-from graphact_agents.readings import Readings
-from graphact_agents.signals import FileSignals
 
 
 @pytest.fixture
@@ -92,16 +88,6 @@ def test_events_that_find_no_room_are_counted(tmp_path, limit):
     assert len(torn) == 5
     assert [("lost" in line, "result" in line) for line in after] == [(True, False), (False, True)]
     assert '"count": 3' in after[0]
-
-
-def test_a_full_disk_costs_the_memory_of_readings_alone(tmp_path, limit):
-    source = FileSignals(write(tmp_path / "readings.txt", [1.0, 2.0, 3.0]), make_model())
-    readings = Readings(source, make_model(), tmp_path)
-    readings.take(0)
-    limit(1)
-    np.testing.assert_array_equal(readings.take(1), [2.0, 1.0, np.nan])
-    limit(resource.RLIM_INFINITY)
-    np.testing.assert_array_equal(Readings(source, make_model(), tmp_path).take(2), [3.0, np.nan, 1.0])
 
 
 def test_an_agent_starts_on_a_full_disk(tmp_path):

@@ -1,6 +1,5 @@
 """Running agents through deployments: captured and lost nodes, damaged logs, deliveries that were cut short."""
 
-import json
 import random
 import shutil
 import subprocess
@@ -8,20 +7,15 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 
-import graphact
 from agents.live import Captured, Daemon, make_network
-from agents.real_rollouts import roll_out
+from agents.real_rollouts import deploy_and_deliver, roll_out
 from agents.test_live_zenoh import session
-from graphact import nn
 from graphact_agents import Deployment, FileLog, read_log
 from graphact_agents.addresses import Address, Addresses
 from graphact_agents.command import main
 from graphact_agents.log import Began
-from graphact_agents.network_folder import deploy_network
 
 TRIANGLE = [(0, 1), (1, 2), (0, 2)]
 OPTIONS = ["--period", "1.5", "--slot", "0.5"]
@@ -33,32 +27,13 @@ def folders(tmp_path):
 
 
 def deploy_again(folders, without=(), keep_keys=False):
-    """Deploy from the operator's folder, perhaps without some nodes; what the nodes wrote stays."""
+    """Deploy from the operator's folder, perhaps without some nodes, and deliver; what the nodes wrote stays."""
     out = folders[0].parent
     network = out.with_name(f"{out.name}.network")
     head, *tables = (network / "network.toml").read_text().split("[nodes.")
     kept = [f"[nodes.{table}" for table in tables if int(table.partition("]")[0]) not in without]
     (network / "network.toml").write_text(head + "".join(kept))
-    return deploy_network(network, out, keep_keys=keep_keys).folders
-
-
-@pytest.mark.slow
-def test_a_captured_folder_changes_nothing_for_the_others(folders, tmp_path):
-    """F1 and F2: node 0 swaps its model and its row; after the next deployment all answer with the operator's."""
-    wanted = Deployment.load(folders[1])
-    graphact.save(nn.GCNN([1, 1], order=1).double(), folders[0] / "model.safetensors")
-    described = json.loads((folders[0] / "node.json").read_text()) | {"weights": [9.0, 9.0]}
-    (folders[0] / "node.json").write_text(json.dumps(described))
-    deploy_again(folders)
-    network = folders[0].parent.with_name("nodes.network")
-    model, graph = graphact.load(network / "model.safetensors"), graphact.Graph.load(network / "graph.npz")
-    assert Deployment.load(folders[0]).model.digest == wanted.model.digest
-    expected = model(torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64), graph)
-    with ExitStack() as opened:
-        daemons = [opened.enter_context(Daemon(folder, *OPTIONS)) for folder in folders]
-        for i, daemon in enumerate(daemons):
-            output = daemon.next_event("result", where=lambda event: event["complete"])["output"]
-            np.testing.assert_allclose(output, expected[i].detach(), rtol=1e-12)
+    return deploy_and_deliver(network, out, keep_keys=keep_keys).folders
 
 
 @pytest.mark.slow

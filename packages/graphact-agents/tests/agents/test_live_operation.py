@@ -91,7 +91,7 @@ def test_a_start_reads_the_end_of_a_long_log_alone(folders):
     log = folders[0] / "log.jsonl"
     with log.open("wb") as stream:
         stream.seek(300 * 2**30)
-        stream.write(b"\n" + seal(b'{"run": 7, "program": 1') + b'{"run": 7, "rou')
+        stream.write(b"\n" + seal(b'{"run": 7, "program": 1, "spans": [[7, 7]]') + b'{"run": 7, "rou')
     with Daemon(folders[0], *OPTIONS) as daemon:
         assert daemon.next_event("ready")["last_run"] == 7
         daemon.next_event("result")
@@ -165,7 +165,6 @@ def test_folders_that_others_can_change_are_refused(folders, command, capsys):
         ("model.safetensors", 0o666, 0o644),
         ("node.json", 0o664, 0o644),
         ("learning.json", 0o666, 0o600),
-        ("readings.json", 0o666, 0o600),
     ]:
         (folder / name).exists() or (folder / name).write_text("{}")
         (folder / name).chmod(mode)
@@ -174,6 +173,15 @@ def test_folders_that_others_can_change_are_refused(folders, command, capsys):
         assert f"{folder / name} must be " in line
         assert f"got the mode {mode:o}" in line
         (folder / name).chmod(right)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="files are given away by root alone")
+@pytest.mark.parametrize("name", [".", "keys.json", "model.safetensors", "node.json", "tls/key.pem"])
+def test_folders_of_another_user_are_refused(folders, name, capsys):
+    """Whoever owns a file may change it: the sensor's command would run as the user of the agent."""
+    os.chown(folders[0] / name, 12_345, -1)
+    assert main(["run", str(folders[0]), "--transport", "udp"]) == 2
+    assert f"{folders[0] / name} must belong to the user of this process" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
     log = filled(path, max_bytes=10)
     log.append(RoundClosed(4, 0, (1,)))
     log.close()
-    assert list(read_log(path)) == [Began(4, 1, ((3, 4),)), RoundClosed(4, 0, (1,))]
+    assert list(read_log(path)) == [Began(4, 1), RoundClosed(4, 0, (1,))]
+    assert next(iter(read_log(path))).spans == ((3, 4),)
     assert list(read_log(tmp_path / "log.jsonl.1")) == RECORDS[:-1]
     path.write_bytes(b"")
     assert FileLog(path).last_run == 3
@@ -55,11 +56,11 @@ def test_a_full_file_is_put_aside_and_its_runs_stay_known(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    [b"nonsense\n", b'{"run": 1, "program": 1}\n', seal(b'{"run": 1'), seal(b"[1"), seal(b'{"run": 2, "program": 1}')],
+    [b"nonsense\n", b'{"run": 1, "program": 1}\n', seal(b'{"run": 1'), seal(b"[1"), seal(b'{"run": 2, "program": 1')],
 )
 def test_a_damaged_line_is_named(tmp_path, line):
     path = tmp_path / "log.jsonl"
-    path.write_bytes(seal(b'{"run": 1, "program": 1') + line)
+    path.write_bytes(seal(b'{"run": 1, "program": 1, "spans": [[1, 1]]') + line)
     with pytest.raises(ValueError, match="line 2: not a record"):
         list(read_log(path))
 

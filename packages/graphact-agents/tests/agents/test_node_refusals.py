@@ -88,6 +88,23 @@ def test_neighbors_that_were_not_heard_for_many_runs_have_no_say():
     assert node.latest_heard == 901
 
 
+def test_recordings_of_neighbors_that_are_down_have_no_say():
+    """Whoever sends their last values again and again would keep a node from the runs that the others are in."""
+    node = lone_node((1, 2, 3))
+    recordings = [said(node, j, run=7) for j in (1, 2)]
+    for run in range(1, 22):
+        now = 20.0 * run
+        for recording in recordings:
+            node.receive(recording, now=now)
+        node.receive(said(node, 3, run=900 + run), now=now)
+        node.begin(run, talk(1.0), now=now)
+        node.advance(now + 9.0)
+    node.receive(said(node, 3, run=922), now=440.0)
+    assert node.latest_heard == 922
+    node.receive(recordings[0], now=4000.0)  # when nobody was heard for long
+    assert node.latest_heard == 922
+
+
 def test_a_captured_node_cannot_walk_the_numbers_away_however_seldom_signals_come():
     """Nodes 1 and 2 answer in each run, 3 is down, and 4 claims to be further ahead, as far as it is believed."""
     node = lone_node((1, 2, 3, 4))

@@ -85,12 +85,6 @@ def test_a_stream_that_cannot_be_read_has_ended():
             signals.take(0)
 
 
-@pytest.mark.parametrize("lead", [-1.0, float("nan"), float("inf")])
-def test_a_lead_is_a_time(lead):
-    with pytest.raises(ValueError, match="lead must be a finite time of at least 0 seconds"):
-        SensorSignals("echo 1", MODEL, lead)
-
-
 def test_a_command_that_cannot_be_started_is_told_once_and_tried_again():
     signals = SensorSignals("/nowhere/sensor", MODEL)
     signals.PAUSE = 0.0

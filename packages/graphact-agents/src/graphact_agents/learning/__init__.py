@@ -6,10 +6,6 @@ No node sees the graph, or another node's targets; of signals it hears what it w
 from graphact_agents.learning.learner import Learner, gradient
 from graphact_agents.learning.mixing import Learning, mix
 from graphact_agents.learning.simulated_training import Training, simulate_training
-from graphact_agents.learning.state import FileStore, MemoryStore, State, StateStore
-from graphact_agents.learning.vjp import Place
+from graphact_agents.learning.state import State
 
-__all__ = [
-    "FileStore", "Learner", "Learning", "MemoryStore", "Place", "State", "StateStore", "Training",
-    "gradient", "mix", "simulate_training",
-]  # fmt: skip
+__all__ = ["Learner", "Learning", "State", "Training", "gradient", "mix", "simulate_training"]

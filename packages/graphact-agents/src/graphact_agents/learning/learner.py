@@ -1,13 +1,14 @@
 """One node that learns: programs of the gradient, of the preparation and of every step."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 
 from graphact_agents.deployment import Deployment
-from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE, Learning, metropolis_weights, mix
-from graphact_agents.learning.state import State, StateStore, from_vector, to_vector
-from graphact_agents.learning.vjp import VJPS, Gradients, Place, Vjp, check_learnable, evaluate, shift_powers
+from graphact_agents.learning.mixing import MAX_PIECE, Learning, metropolis_weights, mix
+from graphact_agents.learning.state import State, from_vector, to_vector
+from graphact_agents.learning.vjp import VJPS, Gradients, Vjp, check_learnable, evaluate, shift_powers
 from graphact_agents.messages import MAX_DATAGRAM, OVERHEAD, Array
 from graphact_agents.model import Model, agreement
 from graphact_agents.program import Program
@@ -17,11 +18,11 @@ STEP, PREPARATION = 2, 3
 
 
 class NotFiniteError(ValueError):
-    """A gradient with NaN or infinity."""
+    """A gradient or a state with NaN or infinity."""
 
 
 def gradient(
-    model: Model, place: Place, signal: Array, target: Array, objective: str = "mse", *, powers: Array | None = None
+    model: Model, node: Deployment, signal: Array, target: Array, objective: str = "mse", *, powers: Array | None = None
 ) -> Program[tuple[float, Gradients]]:
     r"""This node's part of the gradient of the network's loss.
 
@@ -36,7 +37,7 @@ def gradient(
 
     Args:
         model: the model with the parameters that this node holds.
-        place: where it stands.
+        node: its links and its row of S.
         signal: its signals, ``(B, F)``.
         target: what it should answer; see :func:`~graphact_agents.learning.vjp.evaluate`.
         objective: name of the loss.
@@ -49,7 +50,7 @@ def gradient(
     x = np.ascontiguousarray(signal, model.dtype)
     vjps: list[Vjp] = []
     for number, layer in enumerate(model.layers):
-        vjps.append((yield from VJPS[layer.kind](layer, x, place, powers if number == 0 else None)))
+        vjps.append((yield from VJPS[layer.kind](layer, x, node, powers if number == 0 else None)))
         x = vjps[-1].output
     loss, grad = evaluate(objective, x, target)
     gradients: Gradients = {}
@@ -72,7 +73,7 @@ class Learner:
         learning: what all nodes agreed upon.
         signals: its own signals, ``(M, F)``.
         targets: its own targets, ``(M, O)``; see :func:`~graphact_agents.learning.vjp.evaluate`.
-        store: where it keeps its state.
+        path: the file of its state, which it goes on from if it is there; None keeps the state in memory.
 
     Raises:
         IncompatibleModelError: a layer of the model has no gradient here, or all parameters are frozen.
@@ -80,12 +81,13 @@ class Learner:
     """
 
     def __init__(
-        self, deployment: Deployment, learning: Learning, signals: Array, targets: Array, store: StateStore
+        self, deployment: Deployment, learning: Learning, signals: Array, targets: Array, path: Path | None = None
     ) -> None:
         if len(signals) != len(targets) or len(signals) == 0:
             raise ValueError(f"signals and targets must be as many, at least one, got {len(signals)}, {len(targets)}")
-        self.links, self.learning, self.store = deployment.links, learning, store
-        self.place = Place(deployment.links, deployment.row)
+        self.node, self.links, self.learning = deployment, deployment.links, learning
+        self._path = path
+        self._state: State | None = None  # read when it is first asked for
         self.model = check_learnable(deployment.model)
         self.signals = np.ascontiguousarray(signals, self.model.dtype)
         self.targets = np.asarray(targets, np.float64)
@@ -101,7 +103,7 @@ class Learner:
         if exchanges:
             pieces = []
             for piece in np.array_split(self.signals, count):
-                pieces.append((yield from shift_powers(piece, exchanges, self.place.row)))
+                pieces.append((yield from shift_powers(piece, exchanges, self.node.row)))
             self.powers = np.concatenate(pieces, axis=1)
         self.weights = weights
 
@@ -110,7 +112,7 @@ class Learner:
 
         Raises:
             RuntimeError: the preparation has not come before.
-            NotFiniteError: the gradient is not finite; nothing of it was sent.
+            NotFiniteError: the gradient is not finite, and nothing of it was sent, or the state would not be.
         """
         if self.weights is None:
             raise RuntimeError("the preparation must come before the first step")
@@ -119,22 +121,29 @@ class Learner:
         known = None if self.powers is None else self.powers[:, batch]
         signal, target = self.signals[batch], self.targets[batch]
         model = from_vector(state.parameters, self.model)
-        loss, gradients = yield from gradient(model, self.place, signal, target, self.learning.objective, powers=known)
+        loss, gradients = yield from gradient(model, self.node, signal, target, self.learning.objective, powers=known)
         vector = to_vector(gradients, model)
         if not np.isfinite(vector).all():
             got = f"{np.count_nonzero(~np.isfinite(vector))} of {vector.size} numbers that are not"
             raise NotFiniteError(f"the gradient of node {self.links.node} in step {number} must be finite, got {got}")
-        self.store.save((yield from mix(state, vector, self.links, self.weights, self.learning)))
+        state = yield from mix(state, vector, self.links, self.weights, self.learning)
+        if not all(np.isfinite(value).all() for value in state.to_arrays().values()):
+            raise NotFiniteError(f"the state of node {self.links.node} after step {number} must be finite")
+        if self._path is not None:
+            state.save(self._path)
+        self._state = state
         return loss
 
     @property
     def state(self) -> State:
-        first = State.first(to_vector(self.model.parameters, self.model), len(self.links.neighbors))
-        state = self.store.load() or first
-        if (state.parameters.shape, state.given.shape) != (first.parameters.shape, first.given.shape):
-            expected = f"{first.given.shape} numbers for its neighbours and parameters"
-            raise ValueError(f"the state of node {self.links.node} must have {expected}, got {state.given.shape}")
-        return state
+        if self._state is None:
+            first = State.first(to_vector(self.model.parameters, self.model), len(self.links.neighbors))
+            state = first if self._path is None or not self._path.exists() else State.load(self._path)
+            if (state.parameters.shape, state.given.shape) != (first.parameters.shape, first.given.shape):
+                expected = f"{first.given.shape} numbers for its neighbours and parameters"
+                raise ValueError(f"the state of node {self.links.node} must have {expected}, got {state.given.shape}")
+            self._state = state
+        return self._state
 
     @property
     def digest(self) -> bytes:
@@ -172,14 +181,13 @@ def preparation_rounds(model: Model, shape: tuple[int, ...]) -> int:
     return 1 + pieces * exchanges
 
 
-def step_rounds(model: Model, learning: Learning) -> int:
+def step_rounds(model: Model) -> int:
     """Return the number of exchanges of a step; docs/agents-learning.md counts its messages and bytes.
 
     The gradient takes the rounds of all layers but a first filter, whose exchanges the preparation saves, along the
-    edges, and those of all layers but the first against them. Then the vectors are mixed, in pieces.
+    edges, and those of all layers but the first against them. Then tracker and parameters are mixed, in pieces.
     """
     first, size = model.layers[0], sum(model.parameters[name].size for name in model.trained)
     later = model.rounds - first.exchanges
-    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
     forward = later if first.kind == "filter" else model.rounds
-    return forward + later + -(-size // MAX_PIECE) * vectors + acknowledgements
+    return forward + later + 2 * -(-size // MAX_PIECE)

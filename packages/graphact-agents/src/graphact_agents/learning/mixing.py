@@ -7,22 +7,16 @@ size :math:`\alpha`:
     x_i \leftarrow \sum_{j \in \{i\} \cup \mathcal{N}_i} w_{ij} \, (x_j - \alpha \, d(y_j))
 
 where d is the identity or Adam's direction. In the combination of x a neighbour that did not answer leaves its weight
-to the node itself; that keeps the rows summing to one, which is all that agreement needs. The algorithms differ in how
-the gradient is tracked, that is in what becomes of columns:
+to the node itself; that keeps the rows summing to one, which is all that agreement needs.
 
-- **d-psgd** does not: :math:`y_i = g_i`. Nodes whose own gradients differ pull away from each other in every step, so
-  that the fixed point is not the optimum but off by the order of the step size.
-- **gradient-tracking**: :math:`y_i \leftarrow \sum_j w_{ij} z_j` with :math:`z_i = y_i + g_i - g_i^{\text{before}}`, so
-  that the y add up to the sum of the gradients, and each tends to their mean. That needs a link to be used by both
-  ends or by none, hence the acknowledged exchange; exact without loss and with links that are lost both ways.
-- **push-pull**: each node gives away shares :math:`w_{ij} z_i` and tells each neighbour the running sum of all it has
-  ever given to it. Who hears it takes the difference to what it took before. What is lost on the way is in the next
-  sum, so nothing is ever lost for good: exact also when links are lost one way, and when nodes crash and come back.
-
-Without faults push-pull and gradient tracking make the same steps.
+The gradient is tracked by push-pull, so that each :math:`y_i` tends to the mean of all gradients. With
+:math:`z_i = y_i + g_i - g_i^{\text{before}}` each node gives away shares :math:`w_{ij} z_i` and tells neighbours the
+running sum of all it has ever given to it. Who hears it takes the difference to what it took before. What is lost on
+the way is in the next sum, so nothing is ever lost for good: exact also when links are lost one way, and when nodes
+crash and come back. Without tracking, nodes whose own gradients differ would pull away from each other in every step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,7 +40,6 @@ class Learning:
     """Settings of learning, on which all nodes must agree.
 
     Args:
-        algorithm: how neighbours mix: a key of ``ALGORITHMS``.
         optimizer: "sgd" steps along the (tracked) gradient, "adam" as :class:`torch.optim.Adam` does.
         rate: the step size.
         objective: "mse", "smooth_l1" or "cross_entropy".
@@ -54,7 +47,6 @@ class Learning:
         seed: decides the order of the samples, which all nodes share.
     """
 
-    algorithm: str = "push-pull"
     optimizer: str = "adam"
     rate: float = 0.01
     objective: str = "mse"
@@ -62,7 +54,6 @@ class Learning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_choice("algorithm", self.algorithm, tuple(ALGORITHMS))
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_positive("rate", self.rate)
         check_choice("objective", self.objective, tuple(OBJECTIVES))
@@ -81,7 +72,6 @@ def mix(state: State, gradient: Array, links: Links, weights: Weights, learning:
         weights: of its neighbours, see :func:`metropolis_weights`; one that is missing is not mixed with.
         learning: what all nodes agreed upon.
     """
-    track, _, _ = ALGORITHMS[learning.algorithm]
     state = yield from track(state, gradient, links, weights)
     state, direction = adapt(replace(state, gradient=gradient, steps=state.steps + 1), learning.optimizer)
     adapted = state.parameters - learning.rate * direction
@@ -95,20 +85,7 @@ def combine(own: Array, heard: Mapping[int, Array], weights: Weights) -> Array:
     return sum(differences, own)
 
 
-def keep_own(state: State, gradient: Array, *_: object) -> Program[State]:
-    """No tracking."""
-    yield from ()
-    return replace(state, tracker=gradient)
-
-
-def track_acknowledged(state: State, gradient: Array, links: Links, weights: Weights) -> Program[State]:
-    """Mix the trackers over the links that both ends use."""
-    renewed = state.tracker + gradient - state.gradient
-    heard = yield from exchange_acknowledged(links, renewed)
-    return replace(state, tracker=combine(renewed, heard, weights))
-
-
-def track_by_running_sums(state: State, gradient: Array, links: Links, weights: Weights) -> Program[State]:
+def track(state: State, gradient: Array, links: Links, weights: Weights) -> Program[State]:
     """Give shares of the tracker away, and take what neighbours gave since they were last heard."""
     renewed = state.tracker + gradient - state.gradient
     shares = np.array([weights.get(j, 0.0) for j in links.neighbors]).reshape(-1, 1)
@@ -132,14 +109,6 @@ def adapt(state: State, optimizer: str) -> tuple[State, Array]:
     return replace(state, first_moment=first, second_moment=second), direction
 
 
-ALGORITHMS: dict[str, tuple[Callable[..., Program[State]], int, int]] = {
-    "d-psgd": (keep_own, 1, 0),
-    "gradient-tracking": (track_acknowledged, 2, 1),
-    "push-pull": (track_by_running_sums, 2, 0),
-}
-"""Tracking of the gradient, and the number of vectors and of acknowledgements that a step exchanges."""
-
-
 def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: int) -> Program[dict[int, Array]]:
     """Send all neighbours a vector ``(length,)``, or each its own; the finite ones whose pieces all came."""
     heard: dict[int, list[Array]] = {j: [] for j in links.neighbors}
@@ -151,19 +120,6 @@ def exchange_vectors(links: Links, values: Array | Mapping[int, Array], length: 
         heard = {j: [*pieces, received[j]] for j, pieces in heard.items() if j in received}
     vectors = {j: np.concatenate(pieces) for j, pieces in heard.items()}
     return {j: vector for j, vector in vectors.items() if np.isfinite(vector).all()}  # NaN would spread to all nodes
-
-
-def exchange_acknowledged(links: Links, value: Array) -> Program[dict[int, Array]]:
-    """The vectors of the neighbours that also heard this node, as far as it knows.
-
-    After the values every node tells each neighbour whether it heard it, and uses a link when it has heard and been
-    heard. A link that is lost in both directions is so left out at both ends. Only an acknowledgement that is lost
-    alone, in spite of all requests to repeat it, makes one end use a link that the other leaves out.
-    """
-    heard = yield from exchange_vectors(links, value, len(value))
-    flags = {j: np.array([j in heard], np.int64) for j in links.neighbors}
-    confirmed = yield Exchange(flags, Direction.BOTH, shape=(1,), dtype=np.int64)
-    return {j: vector for j, vector in heard.items() if j in confirmed and confirmed[j][0]}
 
 
 def metropolis_weights(links: Links) -> Program[dict[int, float]]:

@@ -1,7 +1,7 @@
 """Learning by simulated agents."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from graphact_agents.arguments import check_integer
 from graphact_agents.deployment import Deployment, check_one_model
 from graphact_agents.learning.learner import PREPARATION, STEP, Learner, preparation_rounds, step_rounds
 from graphact_agents.learning.mixing import Learning
-from graphact_agents.learning.state import MemoryStore, State, from_vector
+from graphact_agents.learning.state import State, from_vector
 from graphact_agents.messages import Array
 from graphact_agents.model import Model
 from graphact_agents.runs import Counters, Timing
@@ -21,7 +21,7 @@ from graphact_agents.transports.memory import Faults
 PATIENT = Timing(slot=60.0, backoff=1.0, patience=1_000_000)
 """For the preparation: it costs nothing to wait for all neighbours when that happens once."""
 SEGMENT = 20
-"""Steps that are simulated at once; their logs are dropped then, and progress is reported."""
+"""Steps that are simulated at once; their logs are dropped then."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,6 @@ def simulate_training(
     faults: Faults | None = None,
     timing: Timing | None = None,
     seed: int = 0,
-    progress: Callable[[Training], None] | None = None,
-    begun: Training | None = None,
 ) -> Training:
     """Let simulated agents learn together.
 
@@ -81,8 +79,6 @@ def simulate_training(
         steps: how many in all.
         faults: what goes wrong, nothing when left out; with ``timing`` and the ``seed`` of all faults as in
             :func:`~graphact_agents.simulate_inference`.
-        progress: called every few steps, with what there is.
-        begun: an earlier training of the same agents, with fewer steps, to go on with.
 
     Raises:
         IncompatibleModelError: agents cannot train the model.
@@ -110,17 +106,14 @@ def simulate_training(
     answers = 1 if learning.objective == "cross_entropy" else model.out_features(signals.shape[2])
     if targets.shape != (len(signals), count, answers):
         raise ValueError(f"targets must have the shape {(len(signals), count, answers)}, got {targets.shape}")
-    stores = [MemoryStore(None if begun is None else begun.states[i]) for i in range(count)]
-    learners = [Learner(node, learning, signals[:, i], targets[:, i], stores[i]) for i, node in enumerate(deployments)]
+    learners = [Learner(node, learning, signals[:, i], targets[:, i]) for i, node in enumerate(deployments)]
     counters, crashes, losses = prepare(learners, faults, seed), 0, list[float]()
-    if begun is not None:
-        counters, crashes, losses = counters + begun.counters, begun.crashes, list(begun.losses)
-    for done in range(len(losses), check_integer("steps", steps, minimum=len(losses) + 1), SEGMENT):
+    for done in range(0, check_integer("steps", steps, minimum=1), SEGMENT):
         now = min(SEGMENT, steps - done)
         outcome = Simulation(
             links,
             partial(lambda first, i, run: learners[i].step(first + run), done),
-            rounds=step_rounds(model, learning),
+            rounds=step_rounds(model),
             runs=now,
             faults=faults,
             timing=timing,
@@ -131,10 +124,7 @@ def simulate_training(
         for run in range(now):
             ended = [outcome.results[run, i].output for i in range(len(links)) if (run, i) in outcome.results]
             losses.append(float(np.mean(ended)) if ended else np.nan)
-        training = Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
-        if progress is not None:
-            progress(training)
-    return training
+    return Training(tuple(learner.state for learner in learners), np.array(losses), counters, crashes)
 
 
 def prepare(learners: Sequence[Learner], faults: Faults, seed: int) -> Counters:

@@ -86,36 +86,6 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
     write_atomically(Path(path), content.getvalue())
 
 
-class MemoryStore:
-    """A store for simulations; it outlives the node that writes it."""
-
-    def __init__(self, state: State | None = None) -> None:
-        self.state = state
-
-    def load(self) -> State | None:
-        return self.state
-
-    def save(self, state: State) -> None:
-        self.state = state
-
-
-class FileStore:
-    """A store in a file; without one there is no state yet."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-
-    def load(self) -> State | None:
-        return State.load(self.path) if self.path.exists() else None
-
-    def save(self, state: State) -> None:
-        state.save(self.path)
-
-
-StateStore = MemoryStore | FileStore
-"""Where a node keeps its state: what ``save`` was given survives the death of the process, and ``load`` returns it."""
-
-
 def to_vector(parameters: Mapping[str, Array], model: Model) -> Array:
     """All parameters that learning changes as one vector of float64, layer by layer."""
     return np.concatenate([np.asarray(parameters[name], np.float64).ravel() for name in model.trained])

@@ -8,29 +8,21 @@ adjoint of a shift is the shift by the transpose of S, without any node knowing 
 
 import bisect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphact_agents import operations, scalar_functions
 from graphact_agents.arguments import check_choice
+from graphact_agents.deployment import Deployment
 from graphact_agents.inference import FUNCTIONS, find_scaling
 from graphact_agents.inference import evaluate as evaluate_operation
-from graphact_agents.links import Links, ShiftRow
+from graphact_agents.links import ShiftRow
 from graphact_agents.messages import Array
 from graphact_agents.model import IncompatibleModelError, Model, ModelLayer
 from graphact_agents.program import Direction, Exchange, Program
 
 Gradients = dict[str, Array]
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a node: its links and its row of S."""
-
-    links: Links
-    row: ShiftRow
 
 
 class Vjp(NamedTuple):
@@ -54,10 +46,10 @@ def shift_powers(x: Array, order: int, row: ShiftRow) -> Program[Array]:
     return np.stack(powers)
 
 
-def send_back(place: Place, parts: Mapping[int, Array], like: Array) -> Program[Array]:
+def send_back(node: Deployment, parts: Mapping[int, Array], like: Array) -> Program[Array]:
     """The adjoint of an exchange: return to each neighbour the gradient of what it sent; the sum of what comes back."""
     nothing = np.zeros_like(like)
-    returned = {j: parts.get(j, nothing) for j in place.links.hears}  # one that did not answer had no influence
+    returned = {j: parts.get(j, nothing) for j in node.links.hears}  # one that did not answer had no influence
     received = yield Exchange(returned, Direction.BACKWARD, shape=like.shape, dtype=like.dtype)
     return sum(received.values(), nothing)
 
@@ -71,16 +63,16 @@ Adjoint = Callable[[ModelLayer, Array, Array, ShiftRow], tuple[Array, Gradients]
 """Maps a layer, its input, the gradient of its output and the row to the gradients of the input and of its arrays."""
 
 
-def local_vjp(adjoint: Adjoint) -> Callable[[ModelLayer, Array, Place, Array | None], Program[Vjp]]:
+def local_vjp(adjoint: Adjoint) -> Callable[[ModelLayer, Array, Deployment, Array | None], Program[Vjp]]:
     """Return the program of a layer that needs no neighbour, and its VJP."""
 
-    def vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+    def vjp(layer: ModelLayer, x: Array, node: Deployment, _powers: Array | None) -> Program[Vjp]:
         def backward(grad: Array, _: bool) -> Program[tuple[Array, Gradients]]:
             yield from ()
-            return adjoint(layer, x, grad, place.row)
+            return adjoint(layer, x, grad, node.row)
 
         yield from ()
-        return Vjp(FUNCTIONS[layer.kind](layer, x, place.row), backward)
+        return Vjp(FUNCTIONS[layer.kind](layer, x, node.row), backward)
 
     return vjp
 
@@ -99,13 +91,13 @@ def standardize_adjoint(layer: ModelLayer, x: Array, grad: Array, row: ShiftRow)
     return np.where(np.isnan(x), x.dtype.type(0), flowing), {}
 
 
-def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) -> Program[Vjp]:
+def filter_vjp(layer: ModelLayer, x: Array, node: Deployment, powers: Array | None) -> Program[Vjp]:
     """A filter bank and its VJP: the shifts by the transpose of S, tap by tap from the last."""
     shifted, answered = [x] if powers is None else [x, *powers[1:]], []
     for _ in range(layer.exchanges if powers is None else 0):
         received = yield Exchange(x)
-        heard, weights = place.row.gather(received, x)
-        x = place.row.shift(x, heard, weights)
+        heard, weights = node.row.gather(received, x)
+        x = node.row.shift(x, heard, weights)
         shifted.append(x)
         answered.append(dict(zip(received, weights, strict=True)))
     out = sum(y @ tap for y, tap in zip(shifted, layer.arrays["taps"], strict=True))
@@ -119,8 +111,8 @@ def filter_vjp(layer: ModelLayer, x: Array, place: Place, powers: Array | None) 
             return flowing, gradients
         for tap, weight_of in zip(layer.arrays["taps"][-2::-1], reversed(answered), strict=True):
             parts = {j: weight * flowing for j, weight in weight_of.items()}
-            back = yield from send_back(place, parts, flowing)
-            flowing = back + flowing.dtype.type(place.row.diagonal) * flowing + grad @ tap.T
+            back = yield from send_back(node, parts, flowing)
+            flowing = back + flowing.dtype.type(node.row.diagonal) * flowing + grad @ tap.T
         return flowing, gradients
 
     return Vjp(out + layer.arrays["bias"] if "bias" in layer.arrays else out, backward)
@@ -135,15 +127,15 @@ class ReceivedRound(NamedTuple):
     weights: Array
 
 
-def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | None) -> Program[Vjp]:
+def hop_mixture_vjp(layer: ModelLayer, x: Array, node: Deployment, _powers: Array | None) -> Program[Vjp]:
     """A localized or graph-adaptive activation and its VJP; keeps what was received in every round."""
     rounds: list[ReceivedRound] = []
     y = x
     for _ in range(layer.exchanges):
         received = yield Exchange(y)
-        heard, weights = place.row.gather(received, y)
+        heard, weights = node.row.gather(received, y)
         rounds.append(ReceivedRound(y, tuple(received), heard, weights))
-        y = place.row.shift(y, heard, weights)
+        y = node.row.shift(y, heard, weights)
     beta, mixing_weights = layer.arrays["beta"], layer.arrays["weights"]
     skipped = layer.exchanges - len(mixing_weights)  # the round that only shifts
     rectified = np.maximum(x, 0)
@@ -152,8 +144,7 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
 
     def backward(grad: Array, wanted: bool) -> Program[tuple[Array, Gradients]]:
         hops = zip(rounds[skipped:], values, mixing_weights, strict=True)
-        node = place.links.node
-        parts = [operation_vjp(layer, node, around, value, grad * mixing) for around, value, mixing in hops]
+        parts = [operation_vjp(layer, node.node, around, value, grad * mixing) for around, value, mixing in hops]
         by_feature = np.stack([flat(grad * value).sum(0) for value in values])
         gradients = {
             "beta": np.asarray((grad * rectified).sum()),
@@ -167,19 +158,19 @@ def hop_mixture_vjp(layer: ModelLayer, x: Array, place: Place, _powers: Array | 
         flowing = np.zeros_like(x)  # the gradient of the shift that followed a round
         for number in reversed(range(layer.exchanges)):
             around = rounds[number]
-            back_own = flowing * flowing.dtype.type(place.row.diagonal)
+            back_own = flowing * flowing.dtype.type(node.row.diagonal)
             back_heard = around.weights.reshape(-1, *[1] * x.ndim) * flowing
             if number >= skipped:
                 own_part, heard_part, _ = parts[number - skipped]
                 back_own, back_heard = back_own + own_part, back_heard + heard_part
             returned = dict(zip(around.members, back_heard, strict=True))
-            flowing = back_own + (yield from send_back(place, returned, x))
+            flowing = back_own + (yield from send_back(node, returned, x))
         return direct + flowing, gradients
 
     return Vjp(out, backward)
 
 
-VJPS: dict[str, Callable[[Any, Array, Place, Array | None], Program[Vjp]]] = {
+VJPS: dict[str, Callable[[Any, Array, Deployment, Array | None], Program[Vjp]]] = {
     "filter": filter_vjp,
     "linear": local_vjp(linear_adjoint),
     "pointwise": local_vjp(lambda layer, x, grad, _: scalar_functions.backward(layer, x, grad)),

@@ -11,7 +11,7 @@ from graphact.training.task import LOSSES
 from graphact_agents import Cost, Timing
 from graphact_agents.learning import Learning, mixing, simulate_training
 from graphact_agents.learning.learner import samples_of
-from graphact_agents.learning.mixing import ALGORITHMS, MAX_PIECE
+from graphact_agents.learning.mixing import MAX_PIECE
 from graphact_agents.messages import datagram_bytes
 from support.on_agents import deploy
 
@@ -30,8 +30,8 @@ class LeastSquares:
     optimum: np.ndarray  # the taps, then the bias
     steepest: float  # the largest eigenvalue of the Hessian
 
-    def train(self, algorithm, steps, rate=0.8, **options):
-        learning = Learning(algorithm, "sgd", rate / self.steepest)
+    def train(self, steps, **options):
+        learning = Learning("sgd", 0.8 / self.steepest)
         return simulate_training(
             deploy(self.model, self.graph), self.signals, self.targets, learning, steps=steps, **options
         )
@@ -62,25 +62,22 @@ def gradient_rounds(model, *, prepared=True):
     return forward + model.rounds - first
 
 
-def cost_of_step(model, learning, num_edges, num_pairs, batch, *, slot=0.18):
+def cost_of_step(model, num_edges, num_pairs, batch, *, slot=0.18):
     """Return the cost of one step without loss, as docs/agents-learning.md counts it."""
     widths, first = model.widths(), model.layers[0].exchanges
     travelling = widths[first:] + (widths[first:] if model.layers[0].kind == "filter" else widths)
     exchanged = sum(datagram_bytes((batch, width), model.dtype) for width in travelling)
     size = sum(model.parameters[name].size for name in model.trained)
-    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
-    pieces = [min(mixing.MAX_PIECE, size - start) for start in range(0, size, mixing.MAX_PIECE)] * vectors
-    mixed = sum(datagram_bytes((piece,), float) for piece in pieces) + acknowledgements * datagram_bytes((1,), np.int64)
-    mixes = len(pieces) + acknowledgements
-    rounds, messages = len(travelling) + mixes, num_edges * len(travelling) + num_pairs * mixes
+    pieces = [min(mixing.MAX_PIECE, size - start) for start in range(0, size, mixing.MAX_PIECE)] * 2
+    mixed = sum(datagram_bytes((piece,), float) for piece in pieces)
+    rounds, messages = len(travelling) + len(pieces), num_edges * len(travelling) + num_pairs * len(pieces)
     return Cost(rounds, messages, num_edges * exchanged + num_pairs * mixed, rounds * slot)
 
 
-def step_rounds(model, learning):
+def step_rounds(model):
     """Return the exchanges of a step."""
-    _, vectors, acknowledgements = ALGORITHMS[learning.algorithm]
     size = sum(model.parameters[name].size for name in model.trained)
-    return gradient_rounds(model) + vectors * math.ceil(size / MAX_PIECE) + acknowledgements
+    return gradient_rounds(model) + 2 * math.ceil(size / MAX_PIECE)
 
 
 def train_centrally(model, graph, signals, targets, learning, steps):

@@ -9,7 +9,6 @@ from agents.networks import GRAPHS, directed
 from graphact import nn
 from graphact_agents.learning.learner import gradient
 from graphact_agents.learning.state import from_vector, to_vector
-from graphact_agents.learning.vjp import Place
 from graphact_agents.simulation import Simulation
 from support.activations import ANY_WIDTH
 from support.on_agents import deploy
@@ -29,8 +28,7 @@ def gradients_of_agents(model, graph, x, targets, objective="mse"):
     nodes = deploy(model, graph)
 
     def program(i, run):
-        place = Place(nodes[i].links, nodes[i].row)
-        return gradient(nodes[i].model, place, x[:, i], targets[:, i], objective)
+        return gradient(nodes[i].model, nodes[i], x[:, i], targets[:, i], objective)
 
     rounds = 2 * nodes[0].model.rounds
     outcome = Simulation([node.links for node in nodes], program, rounds=rounds, kind=2).simulate()

@@ -16,7 +16,7 @@ from agents.networks import directed, undirected
 from graphact import nn
 from graphact_agents import Deployment, load_model
 from graphact_agents.command import main
-from graphact_agents.learning import Learner, Learning, MemoryStore, networked, simulate_training
+from graphact_agents.learning import Learner, Learning, networked, simulate_training
 from graphact_agents.learning.state import State, to_vector
 from graphact_agents.log import Began
 from graphact_agents.messages import DIMENSIONS, DTYPES, HEADER, Kind, Message, Payload, encode
@@ -45,7 +45,7 @@ class Mirror:
     def __init__(self, folder, lie):
         self.deployment = Deployment.load(folder.parent / "node-1")
         data = np.ones((2, 1)), np.ones((2, 1))
-        self.digest = Learner(self.deployment, Learning(rate=0.01), *data, MemoryStore()).digest
+        self.digest = Learner(self.deployment, Learning(rate=0.01), *data).digest
         addresses = self.deployment.reached
         self.to, self.lie = (addresses.neighbors[0].host, addresses.neighbors[0].port), lie
         self.socket = socket.socket(type=socket.SOCK_DGRAM)
@@ -131,7 +131,7 @@ def test_a_node_that_missed_most_steps_is_not_called_trained(folder, monkeypatch
     class Nothing:
         def send(self, *_): ...
 
-    learner = Learner(Deployment.load(folder), Learning(), np.ones((2, 1)), np.ones((2, 1)), MemoryStore())
+    learner = Learner(Deployment.load(folder), Learning(), np.ones((2, 1)), np.ones((2, 1)))
     training = networked.NodeTraining(folder, learner, Nothing(), agents.Timing())
     with pytest.raises(ValueError, match="node 0 must make 24 steps, or most of them, made 0"):
         training.train(STEPS, print)
@@ -140,7 +140,7 @@ def test_a_node_that_missed_most_steps_is_not_called_trained(folder, monkeypatch
 
 def test_another_deployment_begins_again(folder):
     """Its graph or its model may differ: what a node learned before belongs to neither."""
-    learner = Learner(Deployment.load(folder), Learning(), np.ones((2, 1)), np.ones((2, 1)), MemoryStore())
+    learner = Learner(Deployment.load(folder), Learning(), np.ones((2, 1)), np.ones((2, 1)))
     for epoch, stays in ((1, False), (1, True), (2, False)):
         files = [folder / name for name in ("state.npz", "prepared.npz")]
         for file in files:
@@ -167,14 +167,14 @@ def test_others_must_not_use_the_keys(folder):
     assert "keys.json must be for its owner alone" in errors
 
 
-@pytest.mark.parametrize(("transport", "algorithm"), [("udp", "gradient-tracking"), ("zenoh", "push-pull")])
-def test_processes_learn_what_the_simulation_does(tmp_path, transport, algorithm):
+@pytest.mark.parametrize("transport", ["udp", "zenoh"])
+def test_processes_learn_what_the_simulation_does(tmp_path, transport):
     """To the bit where no link is missed."""
     torch.manual_seed(0)
     graph, model = directed(4, 0.5, 3), nn.GCNN([1, 2, 2], order=1, activation="median-ga").double()
     folders = split(model, graph, tmp_path / "n", addresses=free_addresses(4), tls=False)
     x, targets = np.random.default_rng(0).normal(size=(2, 8, 4, 1))
-    options = {"algorithm": algorithm, "rate": 0.05}
+    options = {"rate": 0.05}
     for i, folder in enumerate(folders):
         np.save(folder / "signals.npy", x[:, i])
         np.save(folder / "targets.npy", targets[:, i])

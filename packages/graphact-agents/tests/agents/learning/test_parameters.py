@@ -11,7 +11,8 @@ from agents.networks import GRAPHS, directed
 from agents.own_operations import registering, soft_max, soft_max_in_numpy
 from graphact import nn
 from graphact_agents import IncompatibleModelError
-from graphact_agents.learning import Learner, Learning, MemoryStore, State, simulate_training
+from graphact_agents.learning import Learner, Learning, State, simulate_training
+from graphact_agents.learning.learner import NotFiniteError
 from graphact_agents.learning.mixing import exchange_vectors
 from graphact_agents.learning.state import to_vector
 from support.on_agents import deploy
@@ -47,7 +48,7 @@ def test_the_order_of_parameters_is_that_of_the_layers():
 def test_frozen_parameters_are_left_alone_and_not_sent():
     graph, model = directed(6, 0.5, 0), gcnn()
     x, targets = samples(graph)
-    whole = cost_of_step(deploy(model, graph)[0].model, Learning(), 10, 10, 6)
+    whole = cost_of_step(deploy(model, graph)[0].model, 10, 10, 6)
     model.filters[0].taps.requires_grad_(False)
     model.activations[1].log_gamma.requires_grad_(False)
     nodes = deploy(model, graph)
@@ -56,7 +57,7 @@ def test_frozen_parameters_are_left_alone_and_not_sent():
     unchanged = [n for n, value in trained.parameters.items() if np.array_equal(value, nodes[0].model.parameters[n])]
     assert sorted(unchanged) == ["activations.1.log_gamma", "filters.0.taps"]
     assert trained.frozen == nodes[0].model.frozen
-    assert whole.bytes - cost_of_step(nodes[0].model, Learning(), 10, 10, 6).bytes == 10 * 2 * 8 * (2 * 3 + 1)
+    assert whole.bytes - cost_of_step(nodes[0].model, 10, 10, 6).bytes == 10 * 2 * 8 * (2 * 3 + 1)
     assert training.losses[-1] < training.losses[0]
 
 
@@ -106,7 +107,7 @@ def test_an_operation_that_declares_its_gradient_is_learned_with(soft, closed):
     graph, model = GRAPHS["complete"](), nn.GraphAdaptive("soft", hops=2, closed=closed, learn_t=True).double()
     x, targets = samples(graph)
     nodes = deploy(model, graph)
-    copies = simulate_training(nodes, x, targets, Learning("d-psgd", "sgd", rate=0.1), steps=1).copies
+    copies = simulate_training(nodes, x, targets, Learning("sgd", rate=0.1), steps=1).copies
     torch.nn.functional.mse_loss(model(torch.from_numpy(x), graph), torch.from_numpy(targets)).backward()
     after = {name: (p - 0.1 * p.grad).detach().numpy() for name, p in model.named_parameters()}
     np.testing.assert_allclose(copies, np.tile(to_vector(after, nodes[0].model), (6, 1)), rtol=1e-10, atol=1e-10)
@@ -130,7 +131,23 @@ def test_a_gradient_that_is_not_finite_is_refused_at_its_node():
     x, targets = samples(graph)
     nodes = deploy(nn.GCNN([1, 2, 2], order=1, activation="max-ga").double(), graph)
     with pytest.raises(ValueError, match=r"the gradient of node \d in step \d+ must be finite"):
-        simulate_training(nodes, x, targets, Learning("d-psgd", "sgd", rate=1e200), steps=20)
+        simulate_training(nodes, x, targets, Learning("sgd", rate=1e200), steps=20)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_step_whose_state_overflows_is_refused(tmp_path):
+    """The square of what a neighbour gave would stay in the second moment of Adam, and end the learning in silence."""
+    nodes = deploy(nn.FIR([1, 1], order=0, out_features=None).double(), GRAPHS["line"]())
+    learner = Learner(nodes[0], Learning(), np.ones((2, 1)), np.ones((2, 1)), tmp_path / "state.npz")
+    learner.weights, before = {1: 0.5}, learner.state
+    for given, is_refused in ((1e200, True), (1.0, False)):
+        program = learner.step(0)
+        size = next(program).value[1].size
+        program.send({1: np.full(size, given)})
+        with pytest.raises(NotFiniteError if is_refused else StopIteration, match="state" if is_refused else None):
+            program.send({1: np.zeros(size)})
+        assert (learner.state is before) == is_refused
+        assert (tmp_path / "state.npz").exists() != is_refused
 
 
 def test_a_vector_that_is_not_finite_does_not_spread():
@@ -145,10 +162,10 @@ def test_a_vector_that_is_not_finite_does_not_spread():
 # States
 
 
-def test_a_state_of_another_model_is_refused():
+def test_a_state_of_another_model_is_refused(tmp_path):
     nodes = deploy(gcnn(), GRAPHS["line"]())
-    store = MemoryStore(State.first(np.zeros(3), 2))
-    learner = Learner(nodes[1], Learning(), np.ones((2, 1)), np.ones((2, 1)), store)
+    State.first(np.zeros(3), 2).save(tmp_path / "state.npz")
+    learner = Learner(nodes[1], Learning(), np.ones((2, 1)), np.ones((2, 1)), tmp_path / "state.npz")
     with pytest.raises(ValueError, match=r"the state of node 1 must have \(2, \d+\) numbers .* got \(2, 3\)"):
         _ = learner.state
 
@@ -157,6 +174,6 @@ def test_what_learners_must_agree_upon():
     nodes = deploy(gcnn(), GRAPHS["line"]())
     other = replace(nodes[0], model=deploy(gcnn(), GRAPHS["line"]())[0].model)
     settings = [(nodes[0], Learning()), (nodes[1], Learning()), (nodes[0], Learning(rate=0.2)), (other, Learning())]
-    digests = [Learner(node, how, np.ones((2, 1)), np.ones((2, 1)), MemoryStore()).digest for node, how in settings]
+    digests = [Learner(node, how, np.ones((2, 1)), np.ones((2, 1))).digest for node, how in settings]
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3

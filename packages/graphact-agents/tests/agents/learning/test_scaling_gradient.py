@@ -8,7 +8,7 @@ from agents.learning.problems import gradient_rounds
 from agents.networks import GRAPHS
 from graphact import nn
 from graphact_agents.learning.learner import gradient
-from graphact_agents.learning.vjp import Place, check_learnable
+from graphact_agents.learning.vjp import check_learnable
 from graphact_agents.model import IncompatibleModelError
 from graphact_agents.simulation import Simulation
 from support.on_agents import deploy, to_model
@@ -32,8 +32,7 @@ def test_the_gradient_of_the_centralised_model():
     nodes = deploy(model, graph)
 
     def program(i, run):
-        place = Place(nodes[i].links, nodes[i].row)
-        return gradient(nodes[i].model, place, x[:, i], targets[:, i], "mse")
+        return gradient(nodes[i].model, nodes[i], x[:, i], targets[:, i], "mse")
 
     rounds = 2 * nodes[0].model.rounds
     outcome = Simulation([node.links for node in nodes], program, rounds=rounds, kind=2).simulate()

@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 
 from agents.learning.problems import cost_of_step, step_rounds, train_centrally
-from agents.networks import GRAPHS, directed, links_of
+from agents.networks import GRAPHS, directed
 from graphact import nn
-from graphact_agents import Faults
 from graphact_agents.learning import (
     Learner,
     Learning,
-    MemoryStore,
     learner,
     mixing,
     simulate_training,
 )
 from graphact_agents.learning.learner import preparation_rounds, samples_of
-from graphact_agents.learning.mixing import ALGORITHMS, OPTIMIZERS, exchange_acknowledged, metropolis_weights
+from graphact_agents.learning.mixing import OPTIMIZERS, metropolis_weights
 from graphact_agents.learning.state import to_vector
 from graphact_agents.simulation import Simulation
 from support.on_agents import deploy, to_model
@@ -33,17 +31,11 @@ def samples(graph, count=7, seed=0):
     return rng.normal(size=(2, count, graph.num_nodes, 1))
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "optimizer"),
-    [("d-psgd", "sgd"), *((name, by) for name in ("gradient-tracking", "push-pull") for by in OPTIMIZERS)],
-)
-def test_on_a_complete_graph_agents_make_the_centralised_steps(algorithm, optimizer):
-    """There the weights are uniform, 1/N. With batches, so that the order of the samples counts.
-
-    (D-PSGD with Adam is no such case: the mean of the nodes' directions is not the direction of the mean.)
-    """
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_on_a_complete_graph_agents_make_the_centralised_steps(optimizer):
+    """There the weights are uniform, 1/N. With batches, so that the order of the samples counts."""
     graph, model = GRAPHS["complete"](), gcnn()
-    learning = Learning(algorithm, optimizer, rate=0.02, batch=3)
+    learning = Learning(optimizer, rate=0.02, batch=3)
     x, targets = samples(graph)
     nodes = deploy(model, graph)
     begin = to_vector(nodes[0].model.parameters, nodes[0].model)
@@ -66,16 +58,6 @@ def test_every_pass_takes_every_sample_once_in_an_order_of_its_own():
     assert list(samples_of(0, 10, Learning(batch=3, seed=6))) != list(passes[0][:3])
 
 
-def test_push_pull_and_gradient_tracking_make_the_same_steps_without_faults():
-    graph, model = directed(8, 0.4, 0), gcnn("median-ga")
-    x, targets = samples(graph)
-    first, second = (
-        simulate_training(deploy(model, graph), x, targets, Learning(name, rate=0.02), steps=10).copies
-        for name in ("push-pull", "gradient-tracking")
-    )
-    np.testing.assert_allclose(first, second, rtol=TOLERANCE, atol=TOLERANCE)
-
-
 def test_the_weights_of_metropolis():
     nodes = deploy(gcnn(), GRAPHS["star"]())
     outcome = Simulation([n.links for n in nodes], lambda i, _: metropolis_weights(nodes[i].links), rounds=1).simulate()
@@ -83,44 +65,19 @@ def test_the_weights_of_metropolis():
     assert outcome.results[0, 3].output == {0: 1 / 7}
 
 
-def test_a_link_lost_one_way_is_left_out_at_both_ends():
-    first, second = (exchange_acknowledged(place, np.full(3, place.node)) for place in links_of([(0, 1), (1, 0)], 2))
-    said, _ = next(first).value, next(second).value
-    flag, other = first.send({}).value[1], second.send({0: said}).value[0]  # what the second said is lost
-    assert (flag.item(), other.item()) == (0, 1)
-    assert [finish(first, {1: other}), finish(second, {0: flag})] == [{}, {}]
-
-
-def test_a_link_that_both_hear_is_used_at_both_ends():
-    first, second = (exchange_acknowledged(place, np.full(3, place.node)) for place in links_of([(0, 1), (1, 0)], 2))
-    said, heard = next(first).value, next(second).value
-    flag, other = first.send({1: heard}).value[1], second.send({0: said}).value[0]
-    used, used_too = finish(first, {1: other}), finish(second, {0: flag})
-    np.testing.assert_array_equal(used[1], [1, 1, 1])
-    np.testing.assert_array_equal(used_too[0], [0, 0, 0])
-
-
-def finish(program, received):
-    """The result of a program whose last round received this."""
-    with pytest.raises(StopIteration) as stopped:
-        program.send(received)
-    return stopped.value.value
-
-
 @pytest.mark.parametrize("graph", ["directed", "random", "disconnected"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_costs_to_the_byte(algorithm, graph):
+def test_costs_to_the_byte(graph):
     graph, steps = GRAPHS[graph](), 3
-    model, learning = gcnn("kernel-ga"), Learning(algorithm, batch=4)
+    model, learning = gcnn("kernel-ga"), Learning(batch=4)
     x, targets = samples(graph, count=8)
     nodes = deploy(model, graph)
     pairs = sum(len(node.links.neighbors) for node in nodes)
-    cost = cost_of_step(nodes[0].model, learning, graph.num_edges, pairs, 4)
+    cost = cost_of_step(nodes[0].model, graph.num_edges, pairs, 4)
     counters = simulate_training(nodes, x, targets, learning, steps=steps).counters
     preparing = pairs * 64 + graph.num_edges * (60 + 8 * 8)  # degrees, then one shift of 8 numbers
     assert counters.data_sent == steps * cost.messages + pairs + graph.num_edges
     assert counters.bytes_sent == steps * cost.bytes + preparing
-    assert cost.rounds == step_rounds(nodes[0].model, learning) == learner.step_rounds(nodes[0].model, learning)
+    assert cost.rounds == step_rounds(nodes[0].model) == learner.step_rounds(nodes[0].model)
     assert counters.rounds == graph.num_nodes * (steps * cost.rounds + preparation_rounds(nodes[0].model, (8, 1)))
 
 
@@ -128,7 +85,7 @@ def test_the_cost_by_hand():
     """Order 1, one hop, two layers: 1 + 2 + 1 + 2 rounds, of which the first is prepared; 28 parameters."""
     model = to_model(gcnn())
     assert sum(p.size for p in model.parameters.values()) == 6 + 4 + 12 + 3 + 3
-    cost = cost_of_step(model, Learning("push-pull"), 10, 10, 5, slot=0.1)
+    cost = cost_of_step(model, 10, 10, 5, slot=0.1)
     assert cost.rounds == 5 + 5 + 2
     assert cost.messages == 120
     assert cost.bytes == 10 * (2 * (3 * (60 + 5 * 3 * 8) + 2 * (60 + 5 * 2 * 8)) + 2 * (56 + 28 * 8))
@@ -138,7 +95,7 @@ def test_the_cost_by_hand():
 def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     graph, model = directed(6, 0.5, 0), gcnn()
     x, targets = samples(graph)
-    learning = Learning("push-pull", rate=0.02)
+    learning = Learning(rate=0.02)
     whole = simulate_training(deploy(model, graph), x, targets, learning, steps=5).copies
     monkeypatch.setattr(mixing, "MAX_PIECE", 5)
     monkeypatch.setattr("graphact_agents.learning.learner.MAX_PIECE", 5)
@@ -148,22 +105,9 @@ def test_long_vectors_and_many_signals_go_in_pieces(monkeypatch):
     training = simulate_training(nodes, x, targets, learning, steps=5)
     np.testing.assert_allclose(training.copies, whole, rtol=TOLERANCE, atol=TOLERANCE)
     pairs = sum(len(node.links.neighbors) for node in nodes)
-    cost = cost_of_step(nodes[0].model, learning, graph.num_edges, pairs, 7)
-    assert cost.rounds == learner.step_rounds(nodes[0].model, learning) == 10 + 12
+    cost = cost_of_step(nodes[0].model, graph.num_edges, pairs, 7)
+    assert cost.rounds == learner.step_rounds(nodes[0].model) == 10 + 12
     assert training.counters.data_sent == 5 * cost.messages + pairs + 4 * graph.num_edges
-
-
-def test_a_training_goes_on_where_it_stopped():
-    graph, model = GRAPHS["line"](), nn.GCNN([1, 2], order=1, activation="max-l").double()
-    x, targets = samples(graph)
-    nodes, learning = deploy(model, graph), Learning(rate=0.02, batch=3)
-    faults = Faults(loss=0.1, duplicate=0.1)
-    told = []
-    whole = simulate_training(nodes, x, targets, learning, steps=25, faults=faults, progress=told.append)
-    assert [len(training.losses) for training in told] == [20, 25]
-    again = simulate_training(nodes, x, targets, learning, steps=25, faults=faults, begun=told[0])
-    np.testing.assert_array_equal(again.copies, whole.copies)
-    np.testing.assert_array_equal(again.losses, whole.losses)
 
 
 def test_cross_entropy_at_one_node_in_single_precision():
@@ -182,7 +126,6 @@ def test_cross_entropy_at_one_node_in_single_precision():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"algorithm": "gossip"}, "algorithm must be one of 'd-psgd', .* got 'gossip'"),
         ({"optimizer": "lbfgs"}, "optimizer must be one of"),
         ({"rate": 0}, "rate must be a finite number above 0, got 0"),
         ({"objective": "hinge"}, "objective must be one of"),
@@ -205,6 +148,6 @@ def test_samples_that_do_not_fit():
         simulate_training(nodes, good, good, steps=0)
     with pytest.raises(ValueError, match="signals and targets must be as many, at least one, got 0, 0"):
         simulate_training(nodes, good[:0], good[:0], steps=1)
-    learner = Learner(nodes[0], Learning(), good[:, 0], good[:, 0], MemoryStore())
+    learner = Learner(nodes[0], Learning(), good[:, 0], good[:, 0])
     with pytest.raises(RuntimeError, match="the preparation must come before the first step"):
         next(learner.step(0))
