@@ -173,6 +173,7 @@ CHANGES = {  # of the header of the model below, and whether it is still one
     "a sum in a sum": (change((*SUM, "branches"), [[{"kind": "sum", "branches": [[]]}], []]), False),
     "a sum with arrays": (change((*SUM, "arrays"), {}), False),
     "a window of none": (change((*SCALE, "window"), 0), False),
+    "a window that takes all memory": (change((*SCALE, "window"), 2**40), False),
     "a mask that is a number": (change((*SCALE, "mask"), 1), False),
     "a longer window without a mask": (change((*SCALE, "mask"), False), True),
     "names of nodes twice": (change((*BACK, "nodes"), ["a", "a"]), False),

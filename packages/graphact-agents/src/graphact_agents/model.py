@@ -13,6 +13,7 @@ from graphact_agents import scalar_functions
 from graphact_agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact_agents.operations import NeighborhoodFunction, check_runs, find_operation
 
+MAX_WINDOW = 2**16  # readings; more would take all memory before the first answer
 PRECISION_ADVICE = "convert the model with .float() or .double() before graphact.save"
 
 
@@ -176,8 +177,8 @@ def decode_standardize(settings: Mapping[str, Any], arrays: Mapping[str, Array])
     """Decode the scaling of readings: ``mean`` and ``std`` ``(F,)``, or ``(N, F)`` with a row for each of ``nodes``."""
     check_settings(settings, {"nodes": (list, type(None)), "window": int, "mask": bool})
     features, window = check_scaling(settings["nodes"], arrays), settings["window"]
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
+    if not 1 <= window <= MAX_WINDOW:
+        raise ValueError(f"window must be from 1 to {MAX_WINDOW}, got {window}")
     inputs = window * features
     return ModelLayer("standardize", settings, arrays, 0, inputs, 2 * inputs if settings["mask"] else inputs)
 

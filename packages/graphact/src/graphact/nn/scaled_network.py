@@ -14,6 +14,7 @@ from graphact.nn.graph_network import GraphNetwork
 from graphact.nn.module import GraphModule, describe
 from graphact.spec import InputScaling, Layer, OutputScaling
 
+MAX_WINDOW = 2**16  # as a model file allows
 NETWORKS: dict[str, type[GraphModule]] = {kind.__name__: kind for kind in (GCNN, FIR, GraphNetwork)}
 
 
@@ -88,6 +89,8 @@ class Standardize(ScalingModule):
     ) -> None:
         super().__init__(features, nodes)
         self.window, self.mask = check_integer("window", window, minimum=1), bool(mask)
+        if self.window > MAX_WINDOW:
+            raise ValueError(f"window must be at most {MAX_WINDOW}, got {self.window}")
 
     def forward(self, x: Tensor, graph: GraphLike | Tensor | None = None) -> Tensor:
         x = self.check_nodes(check_features(x, "features", self.window * self.features))
