@@ -219,7 +219,7 @@ def test_unknown_datasets_are_named():
 
 def test_a_data_set_of_many_files_is_asked_for_in_a_short_line(tmp_path):
     line = fails("ind.cora.allx is missing", "planetoid", tmp_path, act=locate)
-    assert line.endswith("a folder that holds planetoid/ind.cora.allx and planetoid/ind.cora.ally and 19 more")
+    assert line.endswith("a folder that holds planetoid/ind.cora.allx and planetoid/ind.cora.ally and 22 more")
 
 
 def test_the_real_files(real_data):
