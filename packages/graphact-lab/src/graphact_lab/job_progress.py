@@ -1,20 +1,9 @@
-"""Progress of downloads and of the cells of an experiment, in plain lines."""
+"""Progress of the cells of an experiment, in plain lines."""
 
 import sys
 import time
-from collections.abc import Callable
-from typing import Self
 
-DownloadProgress = Callable[[str, int, int | None], None]  # called with address, bytes so far, bytes in all if known
 LINE_SECONDS = 15.0  # between lines on a cell that takes long
-
-
-def show_progress(url: str, done: int, total: int | None) -> None:
-    """Draw the state of a download on one line of standard error."""
-    name = url.rsplit("/", 1)[-1]
-    share = f"{100 * done / total:3.0f} % of {total / 1e6:.1f} MB" if total else f"{done / 1e6:.1f} MB"
-    sys.stderr.write(f"\rdownloading {name}: {share}" + ("\n" if done == total else ""))
-    sys.stderr.flush()
 
 
 def in_words(seconds: float) -> str:
@@ -32,12 +21,6 @@ def in_words(seconds: float) -> str:
 
 class JobWatcher:
     """Called while the cells of an experiment are trained. This one shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to clean up."""
 
     def plan(self, cells: int, finished: int, networks: int | None = None) -> None:
         """Before anything runs: how many cells there are, how many are finished, and the networks that each trains."""

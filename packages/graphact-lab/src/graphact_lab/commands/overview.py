@@ -4,7 +4,6 @@ import argparse
 import sys
 from typing import Any
 
-from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
 from graphact_lab.commands.run import DATA
 from graphact_lab.data.sources import DATA_SETS
@@ -88,17 +87,14 @@ def data(options: argparse.Namespace) -> int:
     from graphact._checks import check_choice
     from graphact_lab.data.download import check, fetch
     from graphact_lab.data.sources import DATASETS
-    from graphact_lab.job_progress import show_progress
 
     for dataset in options.datasets:
         check_choice("DATASET", dataset, tuple(DATASETS))
     chosen = options.datasets or list(DATASETS)
     if options.action == "fetch":
-        require("downloads need", "requests")
-        progress = show_progress if sys.stderr.isatty() and not options.quiet else None
         folders = {}
         for dataset in dict.fromkeys(chosen):
-            folders[dataset] = str(fetch(dataset, options.data, progress))
+            folders[dataset] = str(fetch(dataset, options.data))
             if not options.json:
                 sys.stdout.write(f"{dataset}: {folders[dataset]}\n")
         return print_json(folders) if options.json else 0
