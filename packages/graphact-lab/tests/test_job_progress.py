@@ -1,10 +1,10 @@
 """Progress on the screen while something runs."""
 
-from graphact_lab.job_progress import JobLines
+from graphact_lab.job_progress import JobWatcher
 
 
 def test_jobs_are_lines_in_a_pipe(capsys):
-    watcher = JobLines()
+    watcher = JobWatcher(shows=True)
     watcher.plan(3, 1)
     watcher.start("relu F=2", 2)
     watcher.epoch(1)
@@ -15,7 +15,7 @@ def test_jobs_are_lines_in_a_pipe(capsys):
 
 def test_trainings_say_of_how_many_networks(capsys):
     for cells, finished in ((12, 0), (1, 0), (12, 3)):
-        JobLines().plan(cells, finished, 20)
+        JobWatcher(shows=True).plan(cells, finished, 20)
     assert capsys.readouterr().out.splitlines() == [
         "12 trainings of 20 networks each",
         "1 training of 20 networks",
@@ -26,7 +26,7 @@ def test_trainings_say_of_how_many_networks(capsys):
 def test_a_cell_that_takes_long_has_a_line_now_and_then_in_a_pipe(capsys, monkeypatch):
     clock = iter([0.0, 1.0, 10.0, 20.0, 20.0, 25.0, 40.0, 40.0, 50.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    watcher = JobLines()
+    watcher = JobWatcher(shows=True)
     watcher.plan(4, 1)
     watcher.start("max-ga F=8", 10)
     for epoch in (1, 5, 6, 9, 10):  # at 10, 20, 25, 40 and 50 seconds

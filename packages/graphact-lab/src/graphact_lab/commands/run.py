@@ -184,13 +184,13 @@ def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, op
     import torch
 
     from graphact.training import threads
-    from graphact_lab.job_progress import JobLines, JobWatcher
+    from graphact_lab.job_progress import JobWatcher
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     is_measured = device == "cpu" and options.threads is None and not threads.are_set()
     for seed in seeds:
-        watcher = JobWatcher() if options.quiet or options.json else JobLines()
+        watcher = JobWatcher(shows=not (options.quiet or options.json))
         with threads.measured_threads() if is_measured else nullcontext():
             shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
             shared["with_baselines"] = not options.rows_only
