@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
 
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
+REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 DATA = option(
     "--data",
     f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/; only those in use are needed "
@@ -110,7 +111,6 @@ def run(options: argparse.Namespace) -> int:
     """
     from graphact._checks import check_integer
     from graphact.training.malloc import keep_freed_memory
-    from graphact_lab.report import REPORT_PACKAGES
     from graphact_lab.store import Store
 
     import_modules(options.imports)
@@ -226,7 +226,8 @@ def finish(store: "Store", *, as_json: bool) -> int:
             page = part_of(own, "report:write_page")(rows, store.directory, store.commands())
             table = part_of(own, "report:terminal_table")(rows) if own == ROUNDS else ""
         else:
-            from graphact_lab.report import terminal_table, write_report
+            require("reports need", *REPORT_PACKAGES)
+            from graphact_lab.report.page import terminal_table, write_report
 
             page = write_report(rows, store.directory, command="\n".join(store.commands()))
             table = terminal_table(rows)

@@ -18,7 +18,7 @@ from graphact_lab.experiments.node_classification import task
 from graphact_lab.experiments.node_classification.experiment import METHODS
 from graphact_lab.experiments.node_classification.task import run_job
 from graphact_lab.protocols import jobs_of
-from graphact_lab.report import terminal_table, write_report
+from graphact_lab.report.page import terminal_table, write_report
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 
