@@ -3,8 +3,10 @@ import math
 import pytest
 
 from experiments.report.factory import row
+from graphact_lab.cli import main
 from graphact_lab.report.page import in_words
 from graphact_lab.report.rows import gather, read_rows
+from graphact_lab.store import Store
 
 
 def runs_of(*rows):
@@ -29,11 +31,15 @@ def test_settings_in_words(value, words):
 
 
 @pytest.mark.parametrize("missing", ["experiment", "method"])
-def test_rows_of_something_else_are_refused(missing):
-    other = row()
+def test_rows_of_something_else_are_refused(missing, tmp_path, capsys):
+    store, other = Store(tmp_path), row()
+    store.create("graphact-lab run source-localization")
+    store.finish("a", [row(split=1)])
+    assert main(["report", str(tmp_path)]) == 0
     del other[missing]
-    with pytest.raises(ValueError, match=f"rows must be those of a run, got one without '{missing}'"):
-        read_rows([row(split=1), other])
+    store.finish("b", [other])
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"a row in {tmp_path} has no '{missing}': it is damaged or of another version" in capsys.readouterr().err
 
 
 def test_levels_are_those_of_conditions():

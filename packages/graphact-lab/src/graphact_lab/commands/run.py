@@ -234,8 +234,6 @@ def finish(store: "Store", *, as_json: bool) -> int:
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
     except KeyError as error:
-        if own is None:
-            raise
         raise ValueError(
             f"a row in {store.directory} has no {error}: it is damaged or of another version; run into another --out"
         ) from error

@@ -77,7 +77,8 @@ def write_report(
         command: the command that made the results, to be shown in the report.
 
     Raises:
-        ValueError: there are no rows, a row is not as described, a run occurs twice, or two protocols share a name.
+        ValueError: there are no rows, a run occurs twice, or two protocols share a name.
+        KeyError: a row lacks a field.
     """
     import jinja2
 

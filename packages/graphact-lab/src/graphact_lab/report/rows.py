@@ -50,12 +50,7 @@ def read_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Read rows and bring them into an order that does not depend on the one they came in."""
-    try:
-        runs = [read_row(row) for row in rows]
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"rows must be those of a run, got one without {error}: damaged, or of another version"
-        ) from error
+    runs = [read_row(row) for row in rows]
     if not runs:
         raise ValueError("rows must hold at least one result, got none; run an experiment first")
     runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
