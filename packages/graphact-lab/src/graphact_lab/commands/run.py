@@ -27,14 +27,9 @@ from graphact_lab.descriptions import (
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
-    from graphact_lab.experiments.faulty_sensors.experiment import FaultySensors
-    from graphact_lab.experiments.flocking.experiment import Flocking
-    from graphact_lab.experiments.rounds.experiment import Rounds
-    from graphact_lab.experiments.scheduling.experiment import Scheduling
     from graphact_lab.store import Store
 
-    AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
-
+Settings = Any  # a Protocol, or the settings of an experiment with a runner of its own
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
 REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 DATA = option(
@@ -134,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def find_settings(options: argparse.Namespace) -> "AnyProtocol":
+def find_settings(options: argparse.Namespace) -> Settings:
     """Return the protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
@@ -146,8 +141,7 @@ def find_settings(options: argparse.Namespace) -> "AnyProtocol":
     try:
         if is_own:
             find = part_of(options.experiment, "experiment:find_settings")
-            made: AnyProtocol = find(options.preset, options.activation, changes)
-            return made
+            return find(options.preset, options.activation, changes)
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
         text = str(error)
@@ -163,7 +157,7 @@ def part_of(experiment: str, name: str) -> Any:
     return resolve_name(f"graphact_lab.experiments.{experiment.replace('-', '_')}.{name}")
 
 
-def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path | None) -> None:
+def check_run(protocol: Settings, store: "Store", seeds: range, data: Path | None) -> None:
     """Raise if the folder holds results of other settings, or data is missing, before anything is trained."""
     if isinstance(protocol, Protocol):
         from graphact_lab.data.download import locate
@@ -179,7 +173,7 @@ def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path 
             part_of(protocol.experiment, "runner:check_settings")(protocol, store, seed)
 
 
-def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
+def train(protocol: Settings, store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
     """Train whatever is not finished yet, with the number of threads that is given or measured to be fastest."""
     import torch
 
@@ -202,12 +196,11 @@ def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, op
                 part_of(protocol.experiment, "runner:run")(protocol, store, **shared)
 
 
-def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:
+def cells_of(protocol: Settings, seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
-    own: Any = protocol  # each kind of settings has jobs of its own kind
-    return {own.key(job, seed): job.title for job in own.jobs}
+    return {protocol.key(job, seed): job.title for job in protocol.jobs}
 
 
 def default_folder(options: argparse.Namespace) -> Path:
