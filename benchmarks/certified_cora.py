@@ -26,7 +26,6 @@ from torch_geometric.nn import GCN
 
 import graphact
 from graphact.guarantees import attack_radius, certified_radius
-from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.figures import house_style, new_sheet, settle, to_png
 
@@ -69,7 +68,7 @@ def train(data, file):
 def measure(moving, nodes, file):
     """The rows of a few nodes, and the seconds of the processor for certificates and for attacks."""
     torch.set_num_threads(1)
-    data = read_planetoid(locate("planetoid"), "cora")
+    data = read_planetoid("cora")
     model = make_model()
     model.load_state_dict(torch.load(file, weights_only=True))
     model = model.double().eval()
@@ -98,7 +97,7 @@ def measure(moving, nodes, file):
 
 
 def run(options, folder):
-    data = read_planetoid(locate("planetoid"), "cora")
+    data = read_planetoid("cora")
     weights, file = ROOT / "out/certified-cora/model.pt", folder / "nodes.csv"
     folder.mkdir(parents=True, exist_ok=True)
     if not weights.exists():

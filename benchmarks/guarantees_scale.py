@@ -24,7 +24,6 @@ from scipy.spatial import KDTree
 
 import graphact
 from graphact.guarantees import lipschitz_bound
-from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
 
 SIZES = (100, 1000, 5000, 20000)
@@ -54,7 +53,7 @@ def both_directions(pairs, nodes):
 
 
 def cora(nodes, _):
-    return graphact.Graph.from_edge_index(read_planetoid(locate("planetoid"), "cora").edge_index, num_nodes=nodes)
+    return graphact.Graph.from_edge_index(read_planetoid("cora").edge_index, num_nodes=nodes)
 
 
 def rows():

@@ -14,7 +14,6 @@ from graphact.guarantees.layers import read_layers
 from graphact.guarantees.lipschitz import certified_norms
 from graphact.nn import GCNN
 from graphact.training import Fleet, TrainingSettings, fit
-from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.protocols import TrainingJob
@@ -223,7 +222,7 @@ class Cora:
 
     @cached_property
     def data(self):
-        return read_planetoid(locate("planetoid", self.folder), "cora")
+        return read_planetoid("cora", self.folder)
 
     @cached_property
     def graph(self):

@@ -22,7 +22,7 @@ from output import echo
 
 from graphact_lab.commands.run import pick_device
 from graphact_lab.descriptions import EXPERIMENTS, find_experiment, find_protocol
-from graphact_lab.job_progress import JobLines
+from graphact_lab.job_progress import JobWatcher
 from graphact_lab.protocols import jobs_of
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store, StoreError
@@ -110,12 +110,10 @@ def main():
             store.create(f"python benchmarks/search_protocols.py {options.experiment}")
             for words, protocol in trials[: options.trials]:
                 echo(words)
-                with JobLines() as watcher:
-                    device = pick_device(options.device)
-                    run_protocol(
-                        protocol, store, seed=SEED, device=device, data=options.data, watcher=watcher,
-                        with_baselines=False,
-                    )  # fmt: skip
+                run_protocol(
+                    protocol, store, seed=SEED, device=pick_device(options.device), data=options.data,
+                    watcher=JobWatcher(shows=True), with_baselines=False,
+                )  # fmt: skip
             store.publish()
         table, best = table_of(store, options.experiment, trials)
     except KeyboardInterrupt:

@@ -38,7 +38,6 @@ from graphact import Graph
 from graphact.functional import graph_filter
 from graphact.nn import GCNN, make_activation
 from graphact.training import Fleet
-from graphact_lab.data.download import locate
 from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.protocols import run_seed
@@ -95,7 +94,7 @@ def distance(x, edge_index):
 
 def citation_data(name, folder):
     """Data, the features as a sparse tensor where that is faster, and the operator of GCNConv."""
-    data = read_planetoid(folder, name)
+    data = read_planetoid(name, folder)
     nodes = len(data.x)
     sparse = data.x.to_sparse_csr() if (data.x != 0).double().mean() < DENSE_FROM else None
     edge_index, weight = gcn_norm(data.edge_index, None, nodes)
@@ -160,7 +159,7 @@ def interval(values):
 
 def measure(task, cases, options, done, out):
     if task in CITATIONS:
-        prepared = (*citation_data(task.split("-")[0], locate("planetoid", options.data)), DEEP if "-" in task else 2)
+        prepared = (*citation_data(task.split("-")[0], options.data), DEEP if "-" in task else 2)
     else:
         protocol = replace(find_protocol(task, "quick"), graphs=6)
         tasks = find_experiment(task).make_tasks(protocol, {}, SEED, None)

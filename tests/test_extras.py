@@ -113,7 +113,6 @@ CASES = {
     "run source-localization --preset smoke": (
         LAB, ["jinja2", "matplotlib", "pandas"], "pip install graphact-lab 'graphact[figures]'"
     ),
-    "data fetch --data data": (LAB, ["requests"], "pip install graphact-lab"),
     "run nodes/node-0": (AGENTS, ["zenoh"], "pip install 'graphact-agents[zenoh]'"),
 }  # fmt: skip
 

@@ -24,8 +24,7 @@ from graphact_agents.signals import FileSignals, NoSignal, parse
 from graphact_lab import parquet, store
 from graphact_lab.data.download import DataError
 from graphact_lab.data.molene import read_molene
-from graphact_lab.data.planetoid import read_planetoid
-from support.imitation import STATIONS, station_file, station_lines, write_molene, write_planetoid
+from support.imitation import STATIONS, station_file, station_lines, write_molene
 from support.on_agents import to_model
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -227,30 +226,6 @@ class TestPartitions:
 
 
 class TestDataSets:
-    def test_features_whose_indices_lead_nowhere(self, tmp_path):
-        """Compiled code would write where they point."""
-        write_planetoid(tmp_path / "planetoid")
-        path = tmp_path / "planetoid" / "ind.cora.tx"
-        content = path.read_bytes()
-        columns = np.arange(8, dtype=np.int32).tobytes()
-        assert columns in content
-        path.write_bytes(content.replace(columns, np.full(8, 10**9, np.int32).tobytes()))
-        with pytest.raises(DataError, match="does not hold the Planetoid data"):
-            read_planetoid(tmp_path / "planetoid", "cora")
-
-    def test_test_documents_far_away(self, tmp_path):
-        write_planetoid(tmp_path / "planetoid")
-        (tmp_path / "planetoid" / "ind.cora.test.index").write_text("523\n1000000000\n522\n")
-        with pytest.raises(DataError, match="test documents among about 523 were expected, got the index 1000000000"):
-            read_planetoid(tmp_path / "planetoid", "cora")
-
-    def test_pickle_that_remembers_too_much(self, tmp_path):
-        write_planetoid(tmp_path / "planetoid")
-        path = tmp_path / "planetoid" / "ind.cora.graph"
-        path.write_bytes(b"\x80\x02]r\xff\xff\xff\x07.")  # an empty list, kept at place 2^27 - 1
-        with pytest.raises(DataError, match="the file remembers 134217727 values"):
-            read_planetoid(tmp_path / "planetoid", "cora")
-
     def test_row_without_a_temperature(self, tmp_path):
         files = {station_file(station): station_lines(station) for station in STATIONS}
         lines = files[station_file(STATIONS[0])]

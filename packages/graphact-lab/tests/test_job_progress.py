@@ -1,29 +1,21 @@
 """Progress on the screen while something runs."""
 
-from graphact_lab.job_progress import JobLines, show_progress
-
-
-def test_the_progress_line(capsys):
-    show_progress("http://example.org/ml-100k.zip", 2_500_000, 5_000_000)
-    show_progress("http://example.org/ml-100k.zip", 5_000_000, 5_000_000)
-    show_progress("http://example.org/other", 1_000_000, None)
-    expected = "\rdownloading ml-100k.zip:  50 % of 5.0 MB\rdownloading ml-100k.zip: 100 % of 5.0 MB\n"
-    assert capsys.readouterr().err == expected + "\rdownloading other: 1.0 MB"
+from graphact_lab.job_progress import JobWatcher
 
 
 def test_jobs_are_lines_in_a_pipe(capsys):
-    with JobLines() as watcher:
-        watcher.plan(3, 1)
-        watcher.start("relu F=2", 2)
-        watcher.epoch(1)
-        watcher.finish("relu F=2", "50 %")
+    watcher = JobWatcher(shows=True)
+    watcher.plan(3, 1)
+    watcher.start("relu F=2", 2)
+    watcher.epoch(1)
+    watcher.finish("relu F=2", "50 %")
     expected = "3 cells, 1 of them already finished\n[2/3] relu F=2: 50 % (0 s so far)\n"
     assert capsys.readouterr().out == expected
 
 
 def test_trainings_say_of_how_many_networks(capsys):
     for cells, finished in ((12, 0), (1, 0), (12, 3)):
-        JobLines().plan(cells, finished, 20)
+        JobWatcher(shows=True).plan(cells, finished, 20)
     assert capsys.readouterr().out.splitlines() == [
         "12 trainings of 20 networks each",
         "1 training of 20 networks",
@@ -34,11 +26,11 @@ def test_trainings_say_of_how_many_networks(capsys):
 def test_a_cell_that_takes_long_has_a_line_now_and_then_in_a_pipe(capsys, monkeypatch):
     clock = iter([0.0, 1.0, 10.0, 20.0, 20.0, 25.0, 40.0, 40.0, 50.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    with JobLines() as watcher:
-        watcher.plan(4, 1)
-        watcher.start("max-ga F=8", 10)
-        for epoch in (1, 5, 6, 9, 10):  # at 10, 20, 25, 40 and 50 seconds
-            watcher.epoch(epoch)
+    watcher = JobWatcher(shows=True)
+    watcher.plan(4, 1)
+    watcher.start("max-ga F=8", 10)
+    for epoch in (1, 5, 6, 9, 10):  # at 10, 20, 25, 40 and 50 seconds
+        watcher.epoch(epoch)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "    max-ga F=8: 50 %; about 1 min 0 s left in all",
         "    max-ga F=8: 90 %; about 1 min 20 s left in all",

@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from graphact_lab.splits import data_generator, eighty_ten_ten, random_split
+from graphact_lab.splits import class_split, data_generator, eighty_ten_ten, random_split
 
 
 @given(count=st.integers(10, 300), seed=st.integers(0, 5))
@@ -54,3 +54,22 @@ def test_streams_are_those_of_earlier_releases():
 def test_seeds_are_natural_numbers(bad, error):
     with pytest.raises(error, match="seed must be"):
         data_generator("split", bad)
+
+
+def test_a_split_of_classes():
+    labels = torch.tensor([0] * 30 + [1] * 40 + [-1] * 20 + [2] * 25)
+    drawn = [
+        class_split(labels, per_class=20, validation=15, test=10, generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 1, 0)
+    ]
+    for split in drawn:
+        assert labels[split.train].bincount().tolist() == [20, 20, 20]
+        assert [len(part) for part in split] == [60, 15, 10]
+        together = torch.cat(split)
+        assert len(together.unique()) == 85
+        assert (labels[together] >= 0).all()
+    assert all(torch.equal(one, other) for one, other in zip(drawn[0], drawn[2], strict=True))
+    assert not torch.equal(drawn[0].train, drawn[1].train)
+    for sizes in ({"per_class": 26, "validation": 1, "test": 1}, {"per_class": 20, "validation": 15, "test": 21}):
+        with pytest.raises(ValueError, match=r"got classes of \[30, 40, 25\]"):
+            class_split(labels, **sizes, generator=torch.Generator())

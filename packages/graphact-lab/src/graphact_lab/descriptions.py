@@ -59,7 +59,7 @@ MakeTasks = Callable[[Protocol, Condition, int, Path | None], Tasks]  # of all r
 class Measure(NamedTuple):
     """A metric of the rows, and how tables, axes and sentences show it."""
 
-    metric: str  # "accuracy" or "rmse"; others that rows may have, too, such as "roc_auc", are named in ``also``
+    metric: str  # "accuracy" or "rmse"
     axis: str
     digits: int
     higher_is_better: bool = False
@@ -68,15 +68,12 @@ class Measure(NamedTuple):
     # Test samples over training samples, where one data set is split again and again; None where every graph has
     # samples of its own
     overlap: float | None = None
-    also: tuple[str, ...] = ()
 
 
 class Variation(NamedTuple):
     """A condition that an experiment varies besides its networks, such as the noise."""
 
     name: str  # its key in the condition of a row
-    is_text: bool = False  # a text that every row has, rather than a number that may be missing
-    retrained: bool = True  # networks are trained for each level, rather than tested again
     levels: tuple[str, ...] = ()  # all texts that there may be, where they are known
 
 
@@ -105,7 +102,6 @@ class Experiment:
     published: "PublishedTable | None" = None
     dataset: str | None = None  # the data set it reads, if any; see graphact_lab.data.download.locate
     variation: Variation | None = None
-    needed: tuple[str, ...] = ()  # keys that every row of a network has
     make_prepared: MakeTasks | None = (
         None  # as networks see them, where their preparation is none of graphact_lab.tasks
     )

@@ -1,20 +1,9 @@
-"""Progress of downloads and of the cells of an experiment, in plain lines."""
+"""Progress of the cells of an experiment, in plain lines."""
 
 import sys
 import time
-from collections.abc import Callable
-from typing import Self
 
-DownloadProgress = Callable[[str, int, int | None], None]  # called with address, bytes so far, bytes in all if known
 LINE_SECONDS = 15.0  # between lines on a cell that takes long
-
-
-def show_progress(url: str, done: int, total: int | None) -> None:
-    """Draw the state of a download on one line of standard error."""
-    name = url.rsplit("/", 1)[-1]
-    share = f"{100 * done / total:3.0f} % of {total / 1e6:.1f} MB" if total else f"{done / 1e6:.1f} MB"
-    sys.stderr.write(f"\rdownloading {name}: {share}" + ("\n" if done == total else ""))
-    sys.stderr.flush()
 
 
 def in_words(seconds: float) -> str:
@@ -31,49 +20,32 @@ def in_words(seconds: float) -> str:
 
 
 class JobWatcher:
-    """Called while the cells of an experiment are trained. This one shows nothing."""
+    """Called while the cells of an experiment are trained; with ``shows``, it prints a line for each cell.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to clean up."""
-
-    def plan(self, cells: int, finished: int, networks: int | None = None) -> None:
-        """Before anything runs: how many cells there are, how many are finished, and the networks that each trains."""
-
-    def start(self, title: str, epochs: int) -> None:
-        """A cell begins."""
-
-    def epoch(self, epoch: int) -> None:
-        """An epoch of the cell is over."""
-
-    def finish(self, title: str, summary: str) -> None:
-        """A cell is over, with this result."""
-
-
-class JobLines(JobWatcher):
-    """A line for each cell; one that takes long has a line now and then, with the time left for all.
-
-    The time left counts from the end of the first epoch, in which kernels are compiled.
+    A cell that takes long has a line now and then, with the time left for all. The time left counts from the end of the
+    first epoch, in which kernels are compiled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows: bool = False) -> None:
+        self.shows = shows
         self.cells = self.done = self.epochs = 0
         self.title = ""
         self.first: tuple[float, float] | None = None  # when the first epoch ended, and how many cells were done then
         self.begun = self.last = time.monotonic()
 
     def plan(self, cells: int, finished: int, networks: int | None = None) -> None:
+        """Before anything runs: how many cells there are, how many are finished, and the networks that each trains."""
         self.cells, self.done = cells, finished
         noun = ("cell" if networks is None else "training") + ("" if cells == 1 else "s")
         each = "" if networks is None else f" of {networks} networks{'' if cells == 1 else ' each'}"
         self.log(f"{cells} {noun}{each}" + (f", {finished} of them already finished" if finished else ""))
 
     def start(self, title: str, epochs: int) -> None:
+        """A cell begins."""
         self.title, self.epochs = title, epochs
 
     def epoch(self, epoch: int) -> None:
+        """An epoch of the cell is over."""
         now, share = time.monotonic(), self.done + epoch / self.epochs
         if self.first is None:
             self.first = now, share
@@ -83,11 +55,13 @@ class JobLines(JobWatcher):
             self.log(f"    {self.title}: {100 * epoch // self.epochs} %; about {in_words(left)} left in all")
 
     def finish(self, title: str, summary: str) -> None:
+        """A cell is over, with this result."""
         self.done += 1
         self.log(f"[{self.done}/{self.cells}] {title}: {summary} ({time.monotonic() - self.begun:.0f} s so far)")
 
     def log(self, line: str) -> None:
         """Print immediately, also into a pipe."""
         self.last = time.monotonic()
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        if self.shows:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()

@@ -138,15 +138,13 @@ def test_a_folder_that_cannot_be_written(server, empty_cache):
     assert empty_cache.read_text() == "a file where the folder should be"
 
 
-def test_progress_is_reported_to_the_end(server, empty_cache):
-    calls = []
-    server.promised["/weather_stations.csv"] = None
-    fetch("molene", progress=lambda *call: calls.append(call))
-    assert calls[-1][1:] == (len(COORDINATES), None)
-    archive = [call for call in calls if call[0].endswith("RADOMEH.tar.gz")]
-    assert len(archive) > 1
-    assert [done for _, done, _ in archive] == sorted(done for _, done, _ in archive)
-    assert archive[-1][1:] == (len(ARCHIVE), len(ARCHIVE))
+def test_a_line_on_a_terminal_says_what_is_on_its_way(server, empty_cache, monkeypatch, capsys):
+    fetch("ml-100k")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    fetch("molene")
+    expected = "".join(f"downloading {server.url}/{page}\n" for page in ("RADOMEH.tar.gz", "weather_stations.csv"))
+    assert capsys.readouterr().err == expected
 
 
 def test_an_endless_file_is_cut_off(server, monkeypatch):
@@ -219,7 +217,7 @@ def test_unknown_datasets_are_named():
 
 def test_a_data_set_of_many_files_is_asked_for_in_a_short_line(tmp_path):
     line = fails("ind.cora.allx is missing", "planetoid", tmp_path, act=locate)
-    assert line.endswith("a folder that holds planetoid/ind.cora.allx and planetoid/ind.cora.ally and 19 more")
+    assert line.endswith("a folder that holds planetoid/ind.cora.allx and planetoid/ind.cora.ally and 22 more")
 
 
 def test_the_real_files(real_data):

@@ -14,7 +14,7 @@ import pytest
 from experiments.published import ON_A_DEVICE, device_rows
 from graphact_lab.descriptions import OWN, find_experiment
 from graphact_lab.parquet import encode_cells
-from graphact_lab.report import write_report
+from graphact_lab.report.page import write_report
 from graphact_lab.store import Store, find_stores
 from graphact_lab.style import Variant
 from support.places import ROOT

@@ -22,7 +22,7 @@ from graphact_lab.protocols import Protocol, jobs_of
 from graphact_lab.descriptions import EXPERIMENTS, find_experiment
 for name in EXPERIMENTS:
     assert all(jobs_of(protocol, 0) for protocol in find_experiment(name).protocols)
-assert not {"torch", "numpy", "scipy", "rich", "requests"} & set(sys.modules)
+assert not {"torch", "numpy", "scipy", "rich"} & set(sys.modules)
 """
 
 

@@ -17,7 +17,6 @@ EXTRA_OF = {package: extra for extra, packages in EXTRAS.items() for package in 
 OF_THE_LAB = {
     "jinja2": "graphact-lab",
     "pandas": "graphact-lab",
-    "requests": "graphact-lab",
     "pyarrow": "'graphact-lab[parquet]'",
 }
 """Packages that graphact-lab brings along, and with what it is asked for."""

@@ -33,11 +33,10 @@ from graphact_agents.signals import EndOfSignals, FileSignals
 from graphact_lab.data.download import DataError
 from graphact_lab.data.molene import read_molene
 from graphact_lab.data.movielens import read_movielens
-from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.store import Store, StoreError
 from support.damage import SHARES as WAY_SHARES
 from support.damage import STRATEGIES, damage
-from support.imitation import write_molene, write_movielens, write_planetoid
+from support.imitation import write_molene, write_movielens
 from support.on_agents import deploy, to_model
 
 MAX_MEMORY = 2**30
@@ -280,20 +279,6 @@ def read_scaled(folder):
     return canonical([losses, model.state_dict(), [optimizer.state[p] for p in model.parameters()]])
 
 
-def write_citations(folder):
-    write_planetoid(folder / "planetoid")
-
-
-def read_citations(folder):
-    read = read_planetoid(folder / "planetoid", "cora")
-    assert read.x.size(0) == read.y.size(0) == read.has_label.size(0)
-    assert read.edge_index.numel() == 0 or 0 <= read.edge_index.min() <= read.edge_index.max() < read.x.size(0)
-    for part in read.split:
-        assert part.numel() == 0 or 0 <= part.min() <= part.max() < read.x.size(0), "the split names nodes that are not"
-    assert read.graph.num_nodes == read.x.size(0)
-    return
-
-
 def write_ratings(folder):
     matrix = np.random.default_rng(0).integers(0, 6, (5, 4)).astype(float)
     write_movielens(folder, matrix, [f"Film {i}" for i in range(4)])
@@ -364,7 +349,6 @@ READERS = {
         sealed=True,
     ),
     "checkpoint of scale-out": Reader(write_scaled, read_scaled, (ValueError,), sealed=True),
-    "citations": Reader(write_citations, read_citations, (DataError,)),
     "ratings": Reader(write_ratings, read_ratings, (DataError,)),
     "temperatures": Reader(write_molene, read_temperatures, (DataError,)),
     "numbers of a command": Reader(

@@ -8,7 +8,6 @@ are mapped by one SpMM on a GPU; the tests compare them with PyG's.
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -254,22 +253,6 @@ class SoftMedianConvolution(StackedConvolution):
         return self.biased(segments.sum(share) * segments.sum(weight * read) / segments.sum(weight))
 
 
-class _Sorted(torch.autograd.Function):
-    """Sort integers along the last dimension; on a CPU with NumPy, which is faster than torch."""
-
-    @staticmethod
-    def forward(keys: Tensor) -> Tensor:
-        return keys.sort(-1).values if keys.is_cuda else torch.from_numpy(np.sort(keys.contiguous().numpy(), -1))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        """Save nothing: integers have no gradient."""
-
-    @staticmethod
-    def vmap(_: Any, in_dims: tuple[int], keys: Tensor) -> Any:
-        return _Sorted.apply(keys.movedim(in_dims[0], 0)), 0
-
-
 def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     """Return the weighted median of each segment: the lowest value up to which at least half of the weight lies.
 
@@ -285,7 +268,7 @@ def weighted_median(x: Tensor, segments: Segments, weight: Tensor) -> Tensor:
     keys = segments.rows.unsqueeze(-1) * nodes + segments.at_cols(rank)
     bits = keys.size(-2).bit_length()
     entries = torch.arange(keys.size(-2), device=x.device).unsqueeze(-1)
-    both = _Sorted.apply((keys << bits | entries).transpose(-2, -1)).transpose(-2, -1)  # entries are carried along
+    both = (keys << bits | entries).sort(-2).values  # entries are carried along
     keys, place = both >> bits, both & (1 << bits) - 1
     shares = weight.double().expand_as(place)
     ordered = shares.gather(-2, place)  # segment by segment, in ascending order of values

@@ -2,29 +2,16 @@
 
 import argparse
 import sys
+from importlib import import_module
 from typing import Any
 
-from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
 from graphact_lab.commands.run import DATA
 from graphact_lab.data.sources import DATA_SETS
-from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, find_experiment
+from graphact_lab.descriptions import BENCHMARKS, EVERY_EXPERIMENT, EXPERIMENTS, find_experiment
 from graphact_lab.protocols import jobs_of
 
 PARTS = ("datasets", "experiments")
-EXPERIMENT_LINES = {
-    "source-localization": "the paper's Table 1: in which community did a diffused signal start?",
-    "consensus": "its Figures 2a and 2b: nodes agree on a mean, also while links are lost",
-    "denoising": "its Figures 2c and 2d: temperatures of weather stations from noisy ones (Molène)",
-    "recommendation": "its Table 2: ratings of films (MovieLens 100K)",
-    "node-classification": "eleven data sets of the field, every activation, settings by nested selection",
-    "graph-classification": "five sets of TUDataset in ten folds, every activation",
-    "robustness": "node classification with perturbed edges and words",
-    "flocking": "a team that steers itself by messages between neighbours",
-    "faulty-sensors": "estimates at weather stations, some of which have outliers, drift or a stuck value",
-    "rounds": "source localization, also of unseen sources, with equally many rounds of messages for all networks",
-    "scheduling": "which links of a wireless network send, decided after a few messages",
-}
 
 
 @command(
@@ -33,7 +20,9 @@ EXPERIMENT_LINES = {
 )
 def list_all(options: argparse.Namespace) -> int:
     """List data sets and experiments, with a one-line description of each."""
-    known = {"data sets": dict(DATA_SETS), "experiments": EXPERIMENT_LINES}
+    folders = {name: f"graphact_lab.experiments.{name.replace('-', '_')}" for name in EVERY_EXPERIMENT}
+    experiments = {name: import_module(folder).__doc__ or "" for name, folder in folders.items()}
+    known = {"data sets": dict(DATA_SETS), "experiments": experiments}
     shown = {part: entries for part, entries in known.items() if options.part in (None, part.replace(" ", ""))}
     if options.json:
         return print_json(shown)
@@ -88,17 +77,14 @@ def data(options: argparse.Namespace) -> int:
     from graphact._checks import check_choice
     from graphact_lab.data.download import check, fetch
     from graphact_lab.data.sources import DATASETS
-    from graphact_lab.job_progress import show_progress
 
     for dataset in options.datasets:
         check_choice("DATASET", dataset, tuple(DATASETS))
     chosen = options.datasets or list(DATASETS)
     if options.action == "fetch":
-        require("downloads need", "requests")
-        progress = show_progress if sys.stderr.isatty() and not options.quiet else None
         folders = {}
         for dataset in dict.fromkeys(chosen):
-            folders[dataset] = str(fetch(dataset, options.data, progress))
+            folders[dataset] = str(fetch(dataset, options.data))
             if not options.json:
                 sys.stdout.write(f"{dataset}: {folders[dataset]}\n")
         return print_json(folders) if options.json else 0

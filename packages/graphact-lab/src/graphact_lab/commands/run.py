@@ -27,15 +27,11 @@ from graphact_lab.descriptions import (
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
-    from graphact_lab.experiments.faulty_sensors.experiment import FaultySensors
-    from graphact_lab.experiments.flocking.experiment import Flocking
-    from graphact_lab.experiments.rounds.experiment import Rounds
-    from graphact_lab.experiments.scheduling.experiment import Scheduling
     from graphact_lab.store import Store
 
-    AnyProtocol = Protocol | FaultySensors | Flocking | Rounds | Scheduling
-
+Settings = Any  # a Protocol, or the settings of an experiment with a runner of its own
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
+REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 DATA = option(
     "--data",
     f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/; only those in use are needed "
@@ -110,7 +106,6 @@ def run(options: argparse.Namespace) -> int:
     """
     from graphact._checks import check_integer
     from graphact.training.malloc import keep_freed_memory
-    from graphact_lab.report import REPORT_PACKAGES
     from graphact_lab.store import Store
 
     import_modules(options.imports)
@@ -134,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
     return int(bool(left)) if options.rows_only else finish(store, as_json=options.json) or bool(left)
 
 
-def find_settings(options: argparse.Namespace) -> "AnyProtocol":
+def find_settings(options: argparse.Namespace) -> Settings:
     """Return the protocol that the options of a run describe, or the settings of flocking."""
     for change in options.set:
         if "=" not in change:
@@ -146,8 +141,7 @@ def find_settings(options: argparse.Namespace) -> "AnyProtocol":
     try:
         if is_own:
             find = part_of(options.experiment, "experiment:find_settings")
-            made: AnyProtocol = find(options.preset, options.activation, changes)
-            return made
+            return find(options.preset, options.activation, changes)
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
     except ValueError as error:
         text = str(error)
@@ -163,7 +157,7 @@ def part_of(experiment: str, name: str) -> Any:
     return resolve_name(f"graphact_lab.experiments.{experiment.replace('-', '_')}.{name}")
 
 
-def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path | None) -> None:
+def check_run(protocol: Settings, store: "Store", seeds: range, data: Path | None) -> None:
     """Raise if the folder holds results of other settings, or data is missing, before anything is trained."""
     if isinstance(protocol, Protocol):
         from graphact_lab.data.download import locate
@@ -179,18 +173,18 @@ def check_run(protocol: "AnyProtocol", store: "Store", seeds: range, data: Path 
             part_of(protocol.experiment, "runner:check_settings")(protocol, store, seed)
 
 
-def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
+def train(protocol: Settings, store: "Store", seeds: range, device: str, options: argparse.Namespace) -> None:
     """Train whatever is not finished yet, with the number of threads that is given or measured to be fastest."""
     import torch
 
     from graphact.training import threads
-    from graphact_lab.job_progress import JobLines, JobWatcher
+    from graphact_lab.job_progress import JobWatcher
 
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     is_measured = device == "cpu" and options.threads is None and not threads.are_set()
     for seed in seeds:
-        watcher = JobWatcher() if options.quiet or options.json else JobLines()
+        watcher = JobWatcher(shows=not (options.quiet or options.json))
         with threads.measured_threads() if is_measured else nullcontext():
             shared: dict[str, Any] = {"seed": seed, "device": device, "watcher": watcher}
             shared["with_baselines"] = not options.rows_only
@@ -202,12 +196,11 @@ def train(protocol: "AnyProtocol", store: "Store", seeds: range, device: str, op
                 part_of(protocol.experiment, "runner:run")(protocol, store, **shared)
 
 
-def cells_of(protocol: "AnyProtocol", seed: int) -> dict[str, str]:
+def cells_of(protocol: Settings, seed: int) -> dict[str, str]:
     """Return the title of each cell, by key."""
     if isinstance(protocol, Protocol):
         return {job.key: job.title for job in jobs_of(protocol, seed)}
-    own: Any = protocol  # each kind of settings has jobs of its own kind
-    return {own.key(job, seed): job.title for job in own.jobs}
+    return {protocol.key(job, seed): job.title for job in protocol.jobs}
 
 
 def default_folder(options: argparse.Namespace) -> Path:
@@ -226,15 +219,14 @@ def finish(store: "Store", *, as_json: bool) -> int:
             page = part_of(own, "report:write_page")(rows, store.directory, store.commands())
             table = part_of(own, "report:terminal_table")(rows) if own == ROUNDS else ""
         else:
-            from graphact_lab.report import terminal_table, write_report
+            require("reports need", *REPORT_PACKAGES)
+            from graphact_lab.report.page import terminal_table, write_report
 
             page = write_report(rows, store.directory, command="\n".join(store.commands()))
             table = terminal_table(rows)
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; results are kept: graphact-lab report {store.directory}") from error
     except KeyError as error:
-        if own is None:
-            raise
         raise ValueError(
             f"a row in {store.directory} has no {error}: it is damaged or of another version; run into another --out"
         ) from error

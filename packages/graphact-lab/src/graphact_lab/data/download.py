@@ -6,22 +6,22 @@ import os
 import sys
 import zipfile
 import zlib
+from http.client import HTTPException
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from graphact._checks import UserError, check_choice
 from graphact.storage import check_writable, one_line, write_atomically
 from graphact_lab.data.sources import DATASETS, DataFile
-from graphact_lab.job_progress import DownloadProgress, show_progress
 
 VARIABLE = "GRAPHACT_DATA"
 TIMEOUT_SECONDS = 30
-BYTES_AT_A_TIME = 1 << 16
 MAX_FILE_SIZE = 1 << 26
 
 PathLike = str | os.PathLike[str]
-Progress = DownloadProgress
 
 
 class DataError(UserError):
@@ -56,11 +56,11 @@ def locate(dataset: str, directory: PathLike | None = None, download: bool = Tru
         named, root = directory is not None or bool(os.environ.get(VARIABLE)), folder.parent
         if named or not download:
             raise DataError(f"{root / wrong[0].path} is {status_of(root, wrong[0])}; {advice(dataset)}")
-        fetch(dataset, directory, show_progress if sys.stderr.isatty() else None)
+        fetch(dataset, directory)
     return folder
 
 
-def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | None = None) -> Path:
+def fetch(dataset: str, directory: PathLike | None = None) -> Path:
     """Download what a data directory lacks of a dataset; good files stay as they are.
 
     Content is checked before it takes its place, and takes it in one step: a file is the right one or was not
@@ -68,7 +68,6 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
 
     Args:
         dataset, directory: as in :func:`locate`; the directory is filled.
-        progress: called with the address, the bytes so far and the bytes in all (None if unknown).
 
     Returns:
         The folder with the files of the dataset.
@@ -84,7 +83,7 @@ def fetch(dataset: str, directory: PathLike | None = None, progress: Progress | 
         raise DataError(f"{one_line(error)}; {advice(dataset)}") from error
     for url, group in groupby(wanted, key=lambda file: file.url):
         try:
-            fetch_from(url, list(group), folder.parent, progress)
+            fetch_from(url, list(group), folder.parent)
         except DataError as error:
             raise DataError(f"{error}; {advice(dataset)}") from error
     return folder
@@ -132,9 +131,9 @@ def advice(dataset: str) -> str:
     return f"try again with a network, or set {VARIABLE} or --data to a folder that holds {layout}"
 
 
-def fetch_from(url: str, files: list[DataFile], root: Path, progress: Progress | None) -> None:
+def fetch_from(url: str, files: list[DataFile], root: Path) -> None:
     """Download a file, or a zip archive of which the named members are kept."""
-    downloaded = download(url, progress)
+    downloaded = download(url)
     for file in files:
         content = member_of_zip(downloaded, file.member, url) if file.member else downloaded
         if hashlib.sha256(content).hexdigest() != file.sha256:
@@ -145,32 +144,23 @@ def fetch_from(url: str, files: list[DataFile], root: Path, progress: Progress |
             raise DataError(f"cannot write {root / file.path}: {one_line(error.strerror or error)}") from error
 
 
-def download(url: str, progress: Progress | None = None) -> bytes:
-    """Return the content of an address."""
+def download(url: str) -> bytes:
+    """Return the content of an address; a line on a terminal says that it is on its way."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"downloading {url}\n")
     try:
-        import requests
-    except ImportError as error:
-        raise DataError("downloads need the package requests: pip install graphact-lab") from error
-    content, total = bytearray(), 0
-    as_it_is = {"Accept-Encoding": "identity"}  # the promised length is that of the file
-    try:
-        with requests.get(url, stream=True, timeout=TIMEOUT_SECONDS, headers=as_it_is) as response:
-            if not response.ok:
-                answer = f"{response.status_code} {one_line(response.reason)}"
-                raise DataError(f"cannot download {url}: the server answered {answer}")
-            total = int(response.headers.get("Content-Length") or 0)
-            for piece in response.iter_content(BYTES_AT_A_TIME):
-                content += piece
-                if len(content) > MAX_FILE_SIZE:
-                    raise DataError(f"cannot download {url}: more than {MAX_FILE_SIZE} bytes came, not the file")
-                if progress is not None:
-                    progress(url, len(content), total or None)
-    except requests.RequestException as error:
-        reason = one_line(getattr(error.args[0], "reason", error) if error.args else type(error).__name__)
-        if len(content) < total:
-            reason = f"the connection ended after {len(content)} of {total} bytes"
-        raise DataError(f"cannot download {url}: {reason}") from error
-    return bytes(content)
+        with urlopen(Request(url, headers={"User-Agent": "graphact-lab"}), timeout=TIMEOUT_SECONDS) as response:
+            total, content = int(response.headers.get("Content-Length") or 0), response.read(MAX_FILE_SIZE + 1)
+    except HTTPError as error:
+        with error:  # which holds the connection
+            raise DataError(f"cannot download {url}: the server answered {error.code} {error.reason}") from error
+    except (OSError, HTTPException) as error:
+        raise DataError(f"cannot download {url}: {one_line(error)}") from error
+    if len(content) > MAX_FILE_SIZE:
+        raise DataError(f"cannot download {url}: more than {MAX_FILE_SIZE} bytes came, not the file")
+    if len(content) < total:
+        raise DataError(f"cannot download {url}: the connection ended after {len(content)} of {total} bytes")
+    return content
 
 
 def member_of_zip(archive: bytes, member: str, origin: str) -> bytes:

@@ -12,7 +12,7 @@ from graphact._checks import check_choice, check_integer
 from graphact.graph import Graph
 from graphact.storage import DAMAGES, one_line
 from graphact_lab.data.download import DataError, PathLike, locate
-from graphact_lab.data.planetoid import VALIDATION, read_planetoid
+from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.data.sources import CITATION_GRAPHS, FRIENDSHIP_GRAPHS, HETEROPHILOUS, NODE_SETS
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.splits import Split, class_split, data_generator, random_split
@@ -59,7 +59,7 @@ class NodeData:
                 raise ValueError(f"{self.name} has {len(self.masks[0])} given splits, got the number {number}")
             return Split(*(mask[number].nonzero().squeeze(1) for mask in self.masks))
         generator = data_generator(f"{NODE_SETS[self.name]} {self.name}", number)
-        sizes = {"per_class": 20, "validation": VALIDATION, "test": 1000}
+        sizes = {"per_class": 20, "validation": 500, "test": 1000}
         return class_split(torch.where(self.has_label, self.y, -1), generator=generator, **sizes)
 
     def fifth(self, number: int) -> Split:
@@ -79,11 +79,13 @@ def read_nodes(name: str, directory: PathLike | None = None, *, normalize_featur
     Raises:
         DataError: the files are missing, or do not hold what they should.
     """
-    folder = locate(NODE_SETS[check_choice("name", name, tuple(NODE_SETS))], directory)
+    check_choice("name", name, tuple(NODE_SETS))
     if name in CITATION_GRAPHS:
-        read = read_planetoid(folder, name)
-        data = NodeData(name, SparseFeatures.from_dense(read.x), read.y, read.has_label, read.graph, public=read.split)
+        read = read_planetoid(name, directory)
+        graph = Graph.from_edge_index(read.edge_index, num_nodes=len(read.y))
+        data = NodeData(name, SparseFeatures.from_dense(read.x), read.y, read.has_label, graph, public=read.split)
     else:
+        folder = locate(NODE_SETS[name], directory)
         path = folder / (f"{FRIENDSHIP_GRAPHS[name]}.mat" if name in FRIENDSHIP_GRAPHS else f"{name}.npz")
         try:
             data = read_mat(path, name) if name in FRIENDSHIP_GRAPHS else read_npz(path, name)

@@ -1,5 +1,6 @@
 """From rows to the files of a report."""
 
+import os
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -63,13 +64,28 @@ def sections_of(rows: Iterable[Mapping[str, Any]]) -> list[Section]:
     return list(sections.values())
 
 
-def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | None) -> Path:
-    """Write the report; see :func:`graphact_lab.report.write_report`."""
+def write_report(
+    rows: Iterable[Mapping[str, Any]], directory: str | os.PathLike[str], *, command: str | None = None
+) -> Path:
+    """Write ``report.html``, ``tables/`` as Markdown and CSV, ``figures/`` as PNG and SVG; return the page's path.
+
+    The same rows, in whatever order, give the same files byte by byte. The page is written last.
+
+    Args:
+        rows: the results; :mod:`graphact_lab.report.rows` describes what a row holds.
+        directory: where to write.
+        command: the command that made the results, to be shown in the report.
+
+    Raises:
+        ValueError: there are no rows, a run occurs twice, or two protocols share a name.
+        KeyError: a row lacks a field.
+    """
     import jinja2
 
     from graphact_lab.report.charts import render
 
-    sections, contents, images = sections_of(rows), dict[str, bytes](), dict[str, str]()
+    folder, sections = Path(directory), sections_of(rows)
+    contents, images = dict[str, bytes](), dict[str, str]()
     for table in (table for section in sections for table in section.tables):
         contents[f"tables/{table.name}.md"] = table.to_markdown().encode()
         contents[f"tables/{table.name}.csv"] = table.to_csv().encode()
@@ -83,8 +99,8 @@ def write_files(rows: Iterable[Mapping[str, Any]], folder: Path, command: str | 
     return folder / "report.html"
 
 
-def main_tables(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the main table of each section; see :func:`graphact_lab.report.terminal_table`."""
+def terminal_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the main table of each experiment, preset and protocol as aligned Markdown; raises as a report does."""
     sections = sections_of(rows)
     return "\n\n".join("\n".join([one.title, one.tables[0].to_markdown(), *one.caveats]).strip() for one in sections)
 

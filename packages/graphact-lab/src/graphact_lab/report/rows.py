@@ -1,4 +1,4 @@
-"""Rows of results: their fields, the check of each row, and cells gathered from them.
+"""Rows of results: their fields, and cells gathered from them.
 
 A row is the test result of one trained model, or of one baseline, on one replica of an experiment: a mapping with these
 keys. Further keys are passed over, and None is the same as no key.
@@ -22,54 +22,35 @@ from typing import Any
 
 import pandas as pd
 
-from graphact._checks import check_choice, check_integer, check_number
-from graphact_lab.descriptions import BENCHMARKS, EXPERIMENTS, Experiment, find_experiment
+from graphact_lab.descriptions import find_experiment
 from graphact_lab.selection import tuning_score
 from graphact_lab.statistics import REPLICA, Summary, summarize
 from graphact_lab.style import Variant
 
-TEXTS = ("preset", "protocol", "method")
 PROVENANCE = ("graphact", "torch", "device", "finished")
 COUNTS = ("hops", "features", "order", *REPLICA, "epochs", "parameters", "exchanges")
 SETTING = ["experiment", "preset", "protocol", "kind", "method", "hops", "features", "order", "level"]
 
 
-def read_row(row: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a row as a checked run; ``name`` is how messages call it.
+def read_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as a run.
 
     A run has the ``level`` of its condition, its ``replica``, which tells it from the others of its cell, and
     ``tuning``, its score on splits that are not reported.
     """
-    values = {key: value for key, value in row.items() if value is not None}
-    if missing := sorted({"experiment", *TEXTS, "kind", "metric"} - values.keys()):
-        raise ValueError(f"{name} must hold {missing[0]!r}, got the keys {sorted(row)}")
-    described = find_experiment(
-        check_choice(f"{name}['experiment']", values["experiment"], (*EXPERIMENTS, *BENCHMARKS))
-    )
-    kind = check_choice(f"{name}['kind']", values["kind"], ("model", "baseline"))
-    check_choice(f"{name}['metric']", values["metric"], (described.measure.metric, *described.measure.also))
-    run: dict[str, Any] = {"experiment": described.name, "kind": kind}
-    for key in (*TEXTS, *PROVENANCE):
-        run[key] = check_text(f"{name}[{key!r}]", values[key]) if key in values else None
-    for key in COUNTS:
-        run[key] = check_integer(f"{name}[{key!r}]", values[key], minimum=0) if key in values else None
-        if kind == "model" and run[key] is None and key in described.needed:
-            raise ValueError(f"{name}[{key!r}] must be an integer for a model of {described.name}, got None")
+    described = find_experiment(row["experiment"])
+    run = {key: row[key] for key in ("experiment", "kind", "preset", "protocol", "method")}
+    run |= {key: row.get(key) for key in (*PROVENANCE, *COUNTS)}
     for key in ("value", "validation"):
-        run[key] = check_number(f"{name}[{key!r}]", values.get(key, math.nan))
-    for key in ("condition", "settings"):
-        run[key] = values.get(key, {})
-        if not isinstance(run[key], Mapping):
-            raise TypeError(f"{name}[{key!r}] must be a mapping, got {run[key]!r} of type {type(run[key]).__name__}")
-    run["level"] = check_condition(f"{name}['condition']", run.pop("condition"), described)
-    run["replica"] = tuple(run[key] for key in REPLICA)
-    run["tuning"] = tuning_score([row])
-    return run
+        run[key] = math.nan if row.get(key) is None else float(row[key])
+    level = (row.get("condition") or {}).get(described.variation and described.variation.name)
+    run |= {"settings": row.get("settings") or {}, "level": level, "tuning": tuning_score([row])}
+    return run | {"replica": tuple(run[key] for key in REPLICA)}
 
 
 def read_rows(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Check rows and bring them into an order that does not depend on the one they came in."""
-    runs = [read_row(row, f"rows[{position}]") for position, row in enumerate(rows)]
+    """Read rows and bring them into an order that does not depend on the one they came in."""
+    runs = [read_row(row) for row in rows]
     if not runs:
         raise ValueError("rows must hold at least one result, got none; run an experiment first")
     runs.sort(key=lambda run: [(run[name] is not None, run[name] or 0) for name in (*SETTING, *REPLICA)])
@@ -91,24 +72,3 @@ def gather(runs: pd.DataFrame) -> pd.DataFrame:
     names = zip(cells.kind, cells.method, cells.hops, strict=True)
     cells["line"] = [Variant(method, hops).label if kind == "model" else method for kind, method, hops in names]
     return cells
-
-
-def check_text(name: str, value: Any) -> str:
-    """Return a text on one line, in printable characters."""
-    if not isinstance(value, str) or not value.strip():
-        raise TypeError(f"{name} must be a text that is not empty, got {value!r}")
-    line = " ".join(value.split())
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
-
-
-def check_condition(name: str, value: Mapping[Any, Any], experiment: Experiment) -> float | str | None:
-    """Return the level of the condition that the experiment knows, None where the row has none."""
-    known, keys = experiment.variation, set(value)
-    if known and known.is_text:
-        if keys != {known.name}:
-            raise ValueError(f"{name} must name the {known.name} and nothing else, got {dict(value)}")
-        return check_text(f"{name}[{known.name!r}]", str(value[known.name]))
-    if keys - {known and known.name}:
-        expected = f"be empty{f' or hold {known.name!r}' if known else ''} in {experiment.name}"
-        raise ValueError(f"{name} must {expected}, got {dict(value)}")
-    return check_number(f"{name}[{known.name!r}]", value[known.name]) if known and keys else None

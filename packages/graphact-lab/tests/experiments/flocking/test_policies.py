@@ -47,16 +47,6 @@ def test_the_graph_is_the_one_that_edges_give() -> None:
             assert torch.equal(getattr(ours, name), getattr(theirs, name))
 
 
-def test_what_is_known_to_be_mutual_gives_the_same_graph() -> None:
-    adjacency = links(5)
-    adjacency[2] = False
-    one, other = graph_of(adjacency), graph_of(adjacency, mutual=True)
-    for name in ("weight", "outgoing_weight", "incoming_slot"):
-        assert torch.equal(getattr(one, name), getattr(other, name))
-    assert other.outgoing is other.incoming
-    assert torch.equal(one.outgoing.col, other.outgoing.col)
-
-
 def test_with_delay_the_graph_leads_from_step_to_step() -> None:
     adjacency = links(6).view(2, 3, AGENTS, AGENTS).clone()
     adjacency[0, 1, 0] = False

@@ -42,9 +42,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("agents=2", "agents must be"),
         ("parts=3", "parts must divide the 10 steps"),
         ("nearest=2", "nearest must be less than the radius 2"),
-        ("orders=7", "orders must be among 2, got '7'"),
-        ("delayed=1", "delayed must be among false, got '1'"),
-        ("hops=some", "hops must be among none, got 'some'"),
     ],
 )
 def test_a_setting_that_is_none_is_named_before_anything_runs(tmp_path: Path, capsys, change: str, words: str) -> None:
@@ -54,19 +51,6 @@ def test_a_setting_that_is_none_is_named_before_anything_runs(tmp_path: Path, ca
     assert words in said
     assert len(said.splitlines()) == 1
     assert not out.exists()
-
-
-def test_cells_of_a_preset_are_chosen_by_order_hops_and_delay() -> None:
-    def titles(*methods: str, **changes: str) -> list[str]:
-        return [job.title for job in find_settings("full", methods, changes).jobs]
-
-    assert titles("relu", "max-l", orders="1,4") == ["relu K=4", "relu K=1", "max-l (1 hop) K=1"]
-    assert titles("max-ga", hops="2") == ["max-ga (2 hops) K=2"]
-    assert titles("tanh", orders="2", delayed="false") == ["tanh K=2"]
-    every = {job.title for job in FULL.jobs}
-    assert {*titles(delayed="true"), *titles(delayed="false")} == every
-    chosen = find_settings("full", ("tanh",), {"delayed": "true"})
-    assert chosen.key(chosen.jobs[0], 0) in {FULL.key(job, 0) for job in FULL.jobs}  # the same cell, not another
 
 
 def test_a_folder_takes_results_of_one_setting(finished: Path, capsys) -> None:

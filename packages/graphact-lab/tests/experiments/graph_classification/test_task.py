@@ -12,7 +12,7 @@ from graphact_lab.experiments.graph_classification import task
 from graphact_lab.experiments.graph_classification.experiment import SETS
 from graphact_lab.experiments.graph_classification.gin import GINNetwork
 from graphact_lab.protocols import jobs_of
-from graphact_lab.report import terminal_table, write_report
+from graphact_lab.report.page import terminal_table, write_report
 from graphact_lab.runner import run_protocol
 from graphact_lab.selection import grid
 from graphact_lab.store import Store

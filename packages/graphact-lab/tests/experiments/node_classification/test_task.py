@@ -18,7 +18,7 @@ from graphact_lab.experiments.node_classification import task
 from graphact_lab.experiments.node_classification.experiment import METHODS
 from graphact_lab.experiments.node_classification.task import run_job
 from graphact_lab.protocols import jobs_of
-from graphact_lab.report import terminal_table, write_report
+from graphact_lab.report.page import terminal_table, write_report
 from graphact_lab.runner import run_protocol
 from graphact_lab.store import Store
 
@@ -105,7 +105,7 @@ def test_the_real_data_sets(real_data):
     for protocol, expected in (("digraf-split", words), ("gcn", read_nodes("blogcatalog", real_data))):
         job = jobs_of(find_protocol("node-classification", "full", protocol, (), {"dataset": "blogcatalog"}), 0)[0]
         assert torch.equal(node_classifier.data_of(job, real_data).x.matrix.values(), expected.x.matrix.values())
-    cora, words = read_nodes("cora", real_data), read_planetoid(real_data / "planetoid", "cora").x
+    cora, words = read_nodes("cora", real_data), read_planetoid("cora", real_data).x
     torch.testing.assert_close(cora.x.to_dense(), torch.nn.functional.normalize(words, p=1))
     assert [part[:2].tolist() for part in cora.split(3)] == [[873, 1803], [2489, 335], [320, 570]]  # as in results/
 

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.report.factory import every_experiment
-from graphact_lab.report import write_report
+from graphact_lab.report.page import write_report
 from support.browser import open_browser, set_screen
 
 pytestmark = pytest.mark.slow

@@ -19,9 +19,8 @@ from graphact_lab.experiments.denoising.task import denoising_tasks
 from graphact_lab.experiments.recommendation.task import Options
 from graphact_lab.figures import house_style, settle
 from graphact_lab.protocols import jobs_of
-from graphact_lab.report import terminal_table, write_report
 from graphact_lab.report.charts import draw
-from graphact_lab.report.page import sections_of
+from graphact_lab.report.page import sections_of, terminal_table, write_report
 from graphact_lab.store import Store
 from graphact_lab.style import METHODS, Variant
 
@@ -142,10 +141,10 @@ def run_without(missing, program):
 
 
 def test_tables_and_experiments_need_no_libraries_of_figures():
-    program = "import graphact_lab.report, graphact_lab.runner, graphact_lab.commands.run, graphact_lab.style"
+    program = "import graphact_lab.runner, graphact_lab.commands.run, graphact_lab.style"
     done = run_without(["jinja2", "matplotlib", "pandas"], program)
     assert done.returncode == 0, done.stderr
-    program = "from graphact_lab.report import terminal_table; from experiments.report.factory import row"
+    program = "from graphact_lab.report.page import terminal_table; from experiments.report.factory import row"
     done = run_without(["matplotlib", "jinja2"], f"{program}; print(terminal_table([row()]))")
     assert "ReLU" in done.stdout, done.stderr
 

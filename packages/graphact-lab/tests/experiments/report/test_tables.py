@@ -11,8 +11,7 @@ from graphact.nn import make_activation
 from graphact.registry import names
 from graphact.spec import Activation
 from graphact_lab.protocols import POOLING
-from graphact_lab.report import terminal_table
-from graphact_lab.report.page import sections_of
+from graphact_lab.report.page import sections_of, terminal_table
 from graphact_lab.report.tables import MISSING, file_name
 from graphact_lab.statistics import difference, holm
 

@@ -12,7 +12,7 @@ from graphact_lab.descriptions import find_protocol
 from graphact_lab.experiments.robustness.task import Relaxed, accuracy, attack, random_edges, random_words
 from graphact_lab.fleets.features import SparseFeatures
 from graphact_lab.fleets.nodes import NodeFleet
-from graphact_lab.report import terminal_table
+from graphact_lab.report.page import terminal_table
 from graphact_lab.runner import run_protocol
 from graphact_lab.splits import Split
 from graphact_lab.store import Store

@@ -114,8 +114,7 @@ EXPERIMENT = Experiment(
         column="p = {}",
         is_best_told=True,
     ),
-    variation=Variation("loss_probability", retrained=False),
-    needed=("features", "order"),
+    variation=Variation("loss_probability"),
     task_options=("communities", "community_size", "p", "q"),
     usual_options={"communities": 5, "community_size": 20, "p": 0.8, "q": 0.1},
 )

@@ -1,1 +1,1 @@
-"""Denoising: recover the temperatures of weather stations from noisy measurements."""
+"""Denoising: temperatures of weather stations from noisy ones (Molène). The paper's Figures 2c and 2d."""

@@ -110,7 +110,6 @@ EXPERIMENT = Experiment(
         column="{} dB",
     ),
     variation=Variation("snr_db"),
-    needed=("features", "order"),
     task_options=("noise_from",),
     usual_options={"noise_from": "all hours"},
 )

@@ -1,1 +1,1 @@
-"""Stations with outliers, drift or a stuck value, in a network that estimates what they should read."""
+"""Faulty sensors: estimates at weather stations, some with outliers, drift or a stuck value."""

@@ -1,1 +1,1 @@
-"""Flocking: a team steers itself with messages between neighbours; the only closed loop among the experiments."""
+"""Flocking: a team that steers itself by messages between neighbours."""

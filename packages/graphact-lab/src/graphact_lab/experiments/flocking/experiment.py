@@ -52,8 +52,6 @@ def job_of(method: str, order: int = ORDER, hops: int = 1, *, delayed: bool = Fa
     return Job(method, hops if method.endswith(("-l", "-ga")) else None, order, delayed)
 
 
-SELECTED = {"orders": "order", "hops": "hops", "delayed": "delayed"}  # settings that choose among the jobs of a preset
-
 # By weight: what is first is worth the most if time runs out
 MAIN = ("relu", "max-ga", "tanh", "fir", "max-l", "median-ga", "median-l", "kernel-ga", "leaky-relu", "mean-ga")
 REACH = (job_of("relu", 4), job_of("tanh", 4), job_of("leaky-relu", 4))  # as far as max-ga with one hop
@@ -188,22 +186,10 @@ def changed(settings: Flocking, changes: Mapping[str, str]) -> Flocking:
 
     part_of = {item.name: part for part, kind in (("world", World), ("imitation", Imitation)) for item in fields(kind)}
     for name, text in changes.items():
-        check_choice("--set", name, ("realizations", "tests", "features", *sorted(part_of), *SELECTED))
-        if name in SELECTED:
-            settings = selected(settings, name, text)
-            continue
+        check_choice("--set", name, ("realizations", "tests", "features", *sorted(part_of)))
         value: dict[str, Any] = {name: as_value(text)}
         if part := part_of.get(name):
             value = {part: {**getattr(settings, part), **value}}
         settings = replace(settings, **value)
     Imitation(**settings.imitation).check_parts(World(**settings.world).steps)
     return settings
-
-
-def selected(settings: Flocking, name: str, text: str) -> Flocking:
-    """The settings with those jobs alone whose order, hops or delay are among those listed."""
-    wanted = [as_value(part) for part in text.split(",")]
-    there = list(dict.fromkeys(getattr(job, SELECTED[name]) for job in settings.jobs))
-    if any(type(value) not in map(type, there) or value not in there for value in wanted):
-        raise ValueError(f"{name} must be among {', '.join(map(str, there)).lower()}, got {text!r}")
-    return replace(settings, jobs=tuple(job for job in settings.jobs if getattr(job, SELECTED[name]) in wanted))

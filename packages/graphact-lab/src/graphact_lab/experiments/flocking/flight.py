@@ -119,6 +119,6 @@ def decide(policies: Policies, past: deque[tuple[Tensor, Tensor]], delayed: bool
     """
     measured, adjacency = (torch.stack(parts, 2) if delayed else parts[-1] for parts in zip(*past, strict=True))
     replicas, shape = len(policies), measured.shape
-    graph = graph_of(adjacency.flatten(0, 1), delayed=delayed, mutual=True, dtype=measured.dtype)
+    graph = graph_of(adjacency.flatten(0, 1), delayed=delayed, dtype=measured.dtype)
     control = policies(measured.reshape(replicas, -1, shape[-1]), graph).view(*shape[:-1], -1)
     return control[:, :, -1] if delayed else control

@@ -125,7 +125,7 @@ class Flights:
         place = self.rows, teams, slice(first, last, stride)
         measured, adjacency, target = self.measured[place], self.adjacency[place], self.target[place]
         lists = adjacency.flatten(0, 1) if self.delayed else adjacency.flatten(0, 2)
-        graph = graph_of(lists, delayed=self.delayed, mutual=True, dtype=measured.dtype)
+        graph = graph_of(lists, delayed=self.delayed, dtype=measured.dtype)
         answers = policies(measured.flatten(1, 3), graph).view(target.shape)
         errors = (control_of(answers, self.world) - target) / self.world.acceleration
         return errors[:, :, ahead:].square().mean((1, 2, 3, 4))

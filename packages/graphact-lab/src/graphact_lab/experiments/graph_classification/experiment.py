@@ -86,7 +86,6 @@ EXPERIMENT = Experiment(
         },
         overlaps=OVERLAP,
     ),
-    variation=Variation("dataset", is_text=True, levels=SETS),
-    needed=("features", "split"),
+    variation=Variation("dataset", levels=SETS),
     task_options=("optimistic", "least_batches"),
 )

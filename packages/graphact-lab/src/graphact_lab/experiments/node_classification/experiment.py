@@ -184,14 +184,13 @@ EXPERIMENT = Experiment(
         "differ in their seeds, and intervals tell of seeds alone. The kernel's width is learned from 1. L.: "
         "localized. G.A.: graph-adaptive.",
     ),
-    measure=Measure("accuracy", "Test score (%)", 1, True, " %", (0.0, 100.0), also=("roc_auc",)),
+    measure=Measure("accuracy", "Test score (%)", 1, True, " %", (0.0, 100.0)),
     protocols=(GCN, PUBLIC, KIPF, DIGRAF_SPLIT, DIGRAF_GCNN, *BACKBONES, NARROW, PLAIN, RESIDUAL, *TUNED, QUICK),
     default_protocol="gcn",
     run_job=Imported("graphact_lab.experiments.node_classification.task:run_job"),
     datasets=lambda protocol: sorted({NODE_SETS[one["dataset"]] for one in protocol.conditions}),
     make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")),
-    variation=Variation("dataset", is_text=True, levels=tuple(OVERLAP)),
-    needed=("features", "split"),
+    variation=Variation("dataset", levels=tuple(OVERLAP)),
     task_options=(
         *("convolution", "split", "norm", "skip", "readout", "feature_dropout", "biases", "linear_start"),
         *("decay_all", "decay_first", "window", "raw_features"),

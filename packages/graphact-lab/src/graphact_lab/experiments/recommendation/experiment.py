@@ -115,7 +115,7 @@ EXPERIMENT = Experiment(
         column_order=tuple(FILMS),
         settings={"features": "F", "order": "K"},
     ),
-    variation=Variation("film", is_text=True),
+    variation=Variation("film"),
     task_options=(*("similarity", "neighbors", "min_co_raters", "test_fraction", "validation_fraction", "graph_from"),),
     usual_options={
         **{"similarity": "pearson", "neighbors": 10, "min_co_raters": 10, "test_fraction": 0.1},

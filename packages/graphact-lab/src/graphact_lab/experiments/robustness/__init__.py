@@ -1,1 +1,1 @@
-"""Robustness: trained node classifiers on perturbed graphs."""
+"""Robustness: node classification with perturbed edges and words."""

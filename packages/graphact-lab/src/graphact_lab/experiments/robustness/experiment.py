@@ -62,7 +62,6 @@ EXPERIMENT = Experiment(
     run_job=Imported("graphact_lab.experiments.robustness.task:run_job"),
     dataset="planetoid",
     make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, levels=LEVELS),
-    variation=Variation("perturbation", is_text=True, retrained=False),
-    needed=("features", "split"),
+    variation=Variation("perturbation"),
     task_options=("shares", "steps", "block"),
 )

@@ -1,1 +1,1 @@
-"""Source localization: in which community did a diffusion start, asked at one node."""
+"""Source localization: in which community did a diffused signal start? The paper's Table 1."""

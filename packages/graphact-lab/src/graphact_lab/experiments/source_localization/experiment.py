@@ -115,7 +115,6 @@ EXPERIMENT = Experiment(
         settings={"order": "K"},
         headlines=slice(-1, None),
     ),
-    needed=("features",),
     task_options=("communities", "community_size", "p", "q", "sources"),
     usual_options={"communities": 4, "community_size": 10, "p": 0.8, "q": 0.1, "sources": "random"},
     published=TABLE_1,
