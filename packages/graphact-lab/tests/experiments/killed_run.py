@@ -35,7 +35,6 @@ class Signaller(JobWatcher):
     """Tells the parent when an epoch is over."""
 
     def __init__(self, pipe):
-        super().__init__()
         self.pipe = pipe
 
     def epoch(self, epoch):

@@ -21,11 +21,10 @@ class Stopper(JobWatcher):
     """Notes the epochs; sends Ctrl-C after one of them."""
 
     def __init__(self, after=None):
-        super().__init__()
-        self.after, self.seen = after, []
+        self.after, self.epochs = after, []
 
     def epoch(self, epoch):
-        self.seen.append(epoch)
+        self.epochs.append(epoch)
         if epoch == self.after:
             signal.raise_signal(signal.SIGINT)
 
@@ -42,9 +41,9 @@ def test_a_stopped_run_resumes_from_its_checkpoint(tmp_path):
             stopped, resumed = Stopper(after=4), Stopper()
             with pytest.raises(KeyboardInterrupt):
                 run(str(seconds), stopped, seconds)
-            assert stopped.seen == [1, 2, 3, 4]
+            assert stopped.epochs == [1, 2, 3, 4]
             assert run(str(seconds), resumed) == undisturbed
-            assert resumed.seen == expected
+            assert resumed.epochs == expected
     finally:
         signal.signal(signal.SIGINT, before)
 

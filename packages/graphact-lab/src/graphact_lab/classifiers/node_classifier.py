@@ -18,6 +18,7 @@ from graphact_lab.classifiers.stacked_layers import (
     BatchNorm,
     GINConvolution,
     NodeGraph,
+    Signal,
     StackedLinear,
     node_graph,
 )
@@ -123,6 +124,7 @@ class NodeNetwork(nn.Module):
         self.last = linear(width, classes) if self.readout else None
         self.feature_dropout = feature_dropout
         self.dropout_widths = (*([None] if feature_dropout else []), *[width] * hidden)
+        self.dropped_last = hidden == 1 and norm != "batch" and not feature_dropout and skip != "block"
 
     @property
     def exchanges(self) -> int:
@@ -132,7 +134,9 @@ class NodeNetwork(nn.Module):
         activations = sum(map(exchanges_of, [*self.activations, *inner]))
         return activations + int(sum(each.exchanges for each in convolutions))
 
-    def forward(self, x: Tensor | SparseFeatures, graph: NodeGraph, masks: Sequence[Tensor] = ()) -> Tensor:
+    def forward(
+        self, x: Tensor | SparseFeatures, graph: NodeGraph, masks: Sequence[Tensor] = (), both: bool = False
+    ) -> Any:
         masks = list(masks)
         signal: Any = x
         if self.feature_dropout and masks:
@@ -150,9 +154,16 @@ class NodeNetwork(nn.Module):
             if self.skip == "linear":
                 made = made + self.skips[number](signal)
             signal = activation(self.norms[number](made), graph.activation)
+            if both and number == len(self.activations) - 1:
+                with torch.no_grad():
+                    evaluated = self.finish(signal.detach(), graph)
+                return self.finish(self.dropped(signal, masks, number), graph), evaluated
             signal = self.dropped(signal, masks, number)
-        logits: Tensor = self.convolutions[-1](signal, graph) if self.last is None else self.last(signal)
-        return logits
+        return self.finish(signal, graph)
+
+    def finish(self, signal: Signal, graph: NodeGraph) -> Tensor:
+        """The logits from the last hidden signal."""
+        return self.convolutions[-1](signal, graph) if self.last is None else self.last(signal)
 
     @staticmethod
     def dropped(x: Tensor, masks: Sequence[Tensor], number: int) -> Tensor:

@@ -33,7 +33,9 @@ class NodeFleet:
 
     A model is called as ``model(x, graph, masks)`` and returns logits ``(N, C)``; ``masks`` are the masks of dropout
     ``(N, width)``, one for each of ``model.dropout_widths``, and none of them in evaluation. The width None stands for
-    the features, and where these are sparse, their mask has an entry for each of their values.
+    the features, and where these are sparse, their mask has an entry for each of their values. Where
+    ``model.dropped_last`` is true, nothing before the last mask depends on the mode, and ``model(x, graph, masks,
+    True)`` returns the logits with and without dropout, which halves the work.
 
     Args:
         models: modules with parameters of equal names and shapes; one may stand at several places.
@@ -206,10 +208,15 @@ class NodeFleet:
             f"mask{site}": running.masks(site, self.mask_shape(width))
             for site, width in enumerate(self.template.dropout_widths)
         }
-        self.note(running, self.evaluate(running))
-        logits = self.call(running, masks, True)  # buffers change after the selection
+        if self.template.dropped_last:
+            logits, evaluated = self.call(running, masks, True, both=True)
+        else:
+            evaluated = self.evaluate(running)
+        self.note(running, evaluated.detach())
+        if not self.template.dropped_last:  # buffers change after the selection
+            logits = self.call(running, masks, True)
         running.steps.add_(1)
-        self.update(running, self.cross_entropies(running, logits, "train"))
+        self.update(running, self.losses(running, logits))
 
     def update(self, running: ActiveModels, losses: Tensor) -> None:
         """One step of Adam for each model, on its own loss."""
@@ -220,7 +227,8 @@ class NodeFleet:
     @torch.no_grad()
     def evaluate(self, running: ActiveModels) -> Tensor:
         """The logits ``(R, N, C)`` of all models without dropout."""
-        return self.call(running, {}, False)
+        logits: Tensor = self.call(running, {}, False)
+        return logits
 
     def note(self, running: ActiveModels, logits: Tensor) -> None:
         """Score the models as they are, and keep those that are better than before."""
@@ -231,26 +239,36 @@ class NodeFleet:
             running.follow(scores, self.penalized(running, logits))
 
     def call(
-        self, running: ActiveModels, masks: State, training: bool, *, read: tuple[Any, Any] | None = None
-    ) -> Tensor:
+        self,
+        running: ActiveModels,
+        masks: State,
+        training: bool,
+        *,
+        both: bool = False,
+        read: tuple[Any, Any] | None = None,
+    ) -> Any:
         """The logits ``(R, N, C)`` of all models; in training, buffers such as running means move along.
 
         ``read`` are features and graph where they are not all of them.
         """
         self.template.train(training)
         x, graph = read or (self.x, self.graph)
+        options = (True,) if both else ()
 
         def run(parameters: State, buffers: State, masks: State) -> tuple[Any, State]:
             state = {**parameters, **buffers}
-            arguments = (x, graph, list(masks.values()))
+            arguments = (x, graph, list(masks.values()), *options)
             return torch.func.functional_call(self.template, state, arguments), {name: state[name] for name in buffers}
 
-        logits: Tensor
         logits, buffers = torch.vmap(run)(running.parameters, running.buffers, masks)
         if training:
             for name, buffer in running.buffers.items():
                 buffer.copy_(buffers[name].detach())
         return logits
+
+    def losses(self, running: ActiveModels, logits: Tensor) -> Tensor:
+        """The cross entropy ``(R,)`` of each model on its training nodes."""
+        return self.cross_entropies(running, logits, "train")
 
     def penalized(self, running: ActiveModels, logits: Tensor) -> Tensor:
         """The cross entropy ``(R,)`` of each model on its validation nodes, with its L2 penalty."""

@@ -104,7 +104,7 @@ class GINNetwork(nn.Module):
         # those that read means over a graph ask to which graph a node belongs
         self.reads_members = "batch" in inspect.signature(type(self.activations[0]).forward).parameters
         self.last = StackedLinear(layers * width, classes)
-        self.dropout_widths = (layers * width,)
+        self.dropout_widths, self.dropped_last = (layers * width,), False
 
     @property
     def exchanges(self) -> int:
