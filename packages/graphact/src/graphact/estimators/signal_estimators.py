@@ -357,10 +357,6 @@ class SignalEstimator(GraphEstimator):
         """Targets in the shape of the outputs, and where they are known."""
         raise NotImplementedError
 
-    def _decide(self, outputs: Array) -> Array:
-        """The answers of some outputs."""
-        return outputs
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -462,9 +458,6 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
             values = values if self.target_node_ is None else values[:, self.target_node_]
         return values, np.isfinite(values)
 
-    def _sizes(self) -> tuple[int, int]:
-        return self.n_channels_, self.n_outputs_
-
     def predict(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
         """The answers at all times, ``(T, N)``, with a last dimension where ``y`` or ``X`` has one, or ``(T,)``.
 
@@ -518,9 +511,6 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
 
         return targets, loss_of, Scale(np.zeros(1), np.ones(1))
 
-    def _sizes(self) -> tuple[int, int]:
-        return self.n_channels_, len(self.classes_)
-
     def predict_proba(self, X: Any, *, graph: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(T, N, classes)``, or ``(T, classes)`` at the target node."""
         return np.asarray(torch.from_numpy(self._outputs(X, graph)).softmax(-1))
@@ -531,8 +521,5 @@ class SignalClassifier(ClassifierMixin, SignalEstimator):
 
     def _targets(self, readings: Array, y: Any) -> tuple[Array, Array]:
         return self._given_targets(readings, y, 2)
-
-    def _decide(self, outputs: Array) -> Array:
-        return np.asarray(self.classes_[outputs.argmax(-1)])
 
     score = SignalEstimator.score
