@@ -28,12 +28,10 @@ import graphact
 from graphact.distributed import (
     DistributedSettings,
     PartitionedGraph,
-    Sizes,
     assign_nodes,
     connect,
     divide,
     step_cost,
-    step_memory,
     train,
     write_partition,
 )
@@ -108,12 +106,10 @@ def worker(options):
     cost = step_cost(model, graph, MODEL["features"][0])
     traffic = graph.traffic
     assert (traffic.exchanges, traffic.sent) == (options.epochs * cost.exchanges, options.epochs * cost.sent)
-    predicted = step_memory(model, Sizes.of(graph))
     mine = {
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "halo": graph.num_halo,
-        "near": graph.num_near,
         "loading": loading,
         "seconds": seconds,
         "worked": worked,
@@ -123,7 +119,6 @@ def worker(options):
         "loaded": loaded,
         "load_peak": load_peak,
         "peak": memory("VmHWM"),
-        "predicted": {**vars(predicted), "total": predicted.total + base},
     }
     everyone = [mine]
     if processes > 1:
@@ -155,7 +150,7 @@ def measure(graph, parts, directory, epochs, method="metis", threads=1):
 
 
 def scaling(options, sizes):
-    columns = "halo  exchanges   MiB sent   s/step  speed-up  CPU s/step  speed-up  peak GiB (predicted)"
+    columns = "halo  exchanges   MiB sent   s/step  speed-up  CPU s/step  speed-up  peak GiB"
     echo(f"processes     nodes      edges   {columns}")
     first = None
     for parts, nodes in sizes:
@@ -172,10 +167,9 @@ def scaling(options, sizes):
         halo = sum(one["halo"] for one in everyone) / nodes
         sent = sum(one["sent"] for one in everyone) / 2**20
         peak = max(one["peak"] for one in everyone) / GIB
-        predicted = max(one["predicted"]["total"] for one in everyone) / GIB
         echo(
             f"{parts:9d} {nodes:9,d} {graph.num_edges:10,d} {100 * halo:5.2f}% {everyone[0]['exchanges']:10d} "
-            f"{sent:10.2f} {wall:8.3f} {wall_gain:9.2f} {work:11.3f} {work_gain:9.2f} {peak:9.2f} ({predicted:.2f})"
+            f"{sent:10.2f} {wall:8.3f} {wall_gain:9.2f} {work:11.3f} {work_gain:9.2f} {peak:9.2f}"
         )
 
 
@@ -204,10 +198,8 @@ def large(options):
             f"process {rank}: {one['nodes']:,} nodes, {one['edges']:,} edges, halo {one['halo']:,}; "
             f"loading {one['loading']:.1f} s, one epoch {everyone[0]['seconds']:.1f} s, {one['exchanges']} exchanges, "
             f"{one['sent'] / 2**20:,.0f} MiB sent\n"
-            f"  peak memory {one['peak'] / GIB:.2f} GiB (while loading {one['load_peak'] / GIB:.2f}), "
-            f"predicted {one['predicted']['total'] / GIB:.2f} GiB: "
-            + ", ".join(f"{name} {value / GIB:.2f}" for name, value in one["predicted"].items() if name != "total")
-            + f", libraries {one['base'] / GIB:.2f}; after loading {one['loaded'] / GIB:.2f}"
+            f"  peak memory {one['peak'] / GIB:.2f} GiB (while loading {one['load_peak'] / GIB:.2f}, "
+            f"libraries {one['base'] / GIB:.2f}); after loading {one['loaded'] / GIB:.2f}"
         )
         assert max(one["peak"], one["load_peak"]) < 12e9
 

@@ -106,7 +106,6 @@ def test_what_is_asked_for_by_name_names_the_extra(monkeypatch):
 COMMAND = "from pkgutil import resolve_name; sys.exit(resolve_name(sys.argv[1])(sys.argv[2:]))"
 LIBRARY, AGENTS, LAB = "graphact.cli:main", "graphact_agents.command:main", "graphact_lab.cli:main"
 CASES = {
-    "certify model.safetensors --graph graph.npz": (LIBRARY, ["matplotlib"], "pip install 'graphact[figures]'"),
     "export model.safetensors --graph graph.npz --out model.onnx": (
         LIBRARY, ["onnx", "onnxscript"], "pip install 'graphact[onnx]'"
     ),

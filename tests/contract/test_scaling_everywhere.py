@@ -130,16 +130,11 @@ def test_bounds_are_in_the_units_of_the_user():
 
 
 def test_bounds_with_a_scaling_of_each_node():
+    """The network inside has bounds."""
     model, graph, _ = make("own scaling", torch.float64, window=1)
-    model.output.std.data[3] = 40.0
-    bound = graphact.guarantees.lipschitz_bound(model, graph)
-    inside = graphact.guarantees.lipschitz_bound(model.network, graph)
-    assert bound.value == pytest.approx(inside.value * 40 / 3)
-    x, y = (280 + 5 * torch.randn(50, 12, 1, generator=GENERATOR, dtype=torch.float64) for _ in range(2))
-    change = (model(x, graph) - model(y, graph)).abs().amax((0, 2)) / (x - y).abs().max()
-    assert (change <= bound.per_node).all()
     with pytest.raises(UnsupportedModelError, match="each node has its own scaling: certify the network inside"):
-        graphact.guarantees.certify(model, graph, x[:1], 0.1)
+        graphact.guarantees.lipschitz_bound(model, graph)
+    assert graphact.guarantees.lipschitz_bound(model.network, graph).value > 0
 
 
 @pytest.mark.parametrize(

@@ -856,8 +856,6 @@ def _():
         exchanges = names.scaleout.exchanges_of(made[name], 2)
         found[f"{name} exchanges"] = [[each.features, each.hops, each.closed, each.returns] for each in exchanges]
         found |= prefixed(f"{name} cost", counted(names.scaleout.step_cost(made[name], whole, 2)))
-        sizes = names.scaleout.Sizes(100, 30, 900, 40, 50)
-        found |= prefixed(f"{name} memory", counted(names.scaleout.step_memory(made[name], sizes)))
     return found
 
 

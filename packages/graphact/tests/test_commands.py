@@ -121,12 +121,10 @@ def network(tmp_path):
 
 @pytest.mark.slow
 def test_certify_as_json(network, capsys):
-    pytest.importorskip("matplotlib")
     words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz")]
-    assert main([*words, "--out", str(network / "out"), "--json"]) == 0
+    assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    written = json.loads((network / "out" / "certificate.json").read_text())
-    assert found == written | {"figure": str(network / "out" / "certificate.png")}
+    assert found["found"] <= found["certified"] <= found["product_of_layers"]
 
 
 def test_nan_is_called_nan(network, capsys):

@@ -141,8 +141,6 @@ def test_checkpoints_hold_the_settings(tmp_path):
         assert (found.loss, found.learning_rate, found.weight_decay) == ("mse", 0.05, 0.1)
         for name, parameter in model.named_parameters():
             assert torch.equal(dict(found.model.named_parameters())[name], parameter)
-    with pytest.raises(ValueError, match="pool must be given, as it was to the learner"):
-        GraphLearner.load_from_checkpoint(tmp_path / "learner.ckpt", model=case()[2])
 
 
 def test_what_is_refused():

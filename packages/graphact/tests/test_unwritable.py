@@ -10,7 +10,6 @@ from support.unwritable import FULL, PLACES, check_refused, forbid_work, full_di
 
 full = pytest.fixture(full_disk)
 COMMANDS = {
-    "certify": "certify {folder}/model.safetensors --graph {folder}/graph.npz --out {out}",
     "partition": "partition {folder}/graph.npz --parts 2 --out {out}",
     "export": "export {folder}/model.safetensors --graph {folder}/graph.npz --out {out}/model.onnx",
 }
@@ -22,9 +21,7 @@ def test_every_command_names_it_first(command, place, tmp_path, request, monkeyp
     random_graph(8).save(tmp_path / "graph.npz")
     graphact.save(graphact.nn.GCNN([1, 2]).double(), tmp_path / "model.safetensors")
     out, expected = unwritable_place(place, tmp_path, request)
-    forbid_work(
-        monkeypatch, "graphact.commands.certify.find", "graphact.distributed.assign_nodes", "graphact.onnx.export_onnx"
-    )
+    forbid_work(monkeypatch, "graphact.distributed.assign_nodes", "graphact.onnx.export_onnx")
     words = COMMANDS[command].format(folder=tmp_path, out=out).split()
     check_refused(main, words, out, expected, capsys)
 

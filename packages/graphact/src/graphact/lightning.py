@@ -106,15 +106,6 @@ class GraphLearner(LightningModule):
         """Adam with the settings of the constructor."""
         return torch.optim.AdamW(self.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Note whether answers were pooled, which a function tells no file."""
-        checkpoint["graphact_pooled"] = self.pool is not None
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Raise if answers were pooled, and are no more."""
-        if checkpoint.get("graphact_pooled", False) and self.pool is None:
-            raise ValueError("pool must be given, as it was to the learner that wrote this checkpoint, got None")
-
     def _step(self, batch: Any, stage: str) -> Tensor:
         outputs, targets = self(batch), batch[1] if isinstance(batch, tuple | list) else batch.y
         mask = getattr(batch, f"{stage}_mask", None)

@@ -1,6 +1,5 @@
 """Cutting a graph: who holds, hears and sends what, against a plain count on the dense matrix; files; the command."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -12,16 +11,13 @@ from graphact.cli import main
 from graphact.distributed import (
     PartitionedGraph,
     PartitionError,
-    Sizes,
     assign_nodes,
     divide,
     exchanges_of,
     read_manifest,
     step_cost,
-    step_memory,
     write_partition,
 )
-from graphact.distributed.halo import HaloPlan, split_halo
 from graphact.distributed.partition import read_part
 from graphact.spec import UnsupportedModelError
 from support.graphs import random_graph, random_matrix
@@ -170,9 +166,8 @@ def test_exchanges_follow_the_description():
     model = nn.GCNN([2, 2], order=1, activation=nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2))
     assert [each.returns for each in exchanges_of(model, 2)] == [False, True, True, True]
     model.register_forward_hook(lambda module, inputs, output: 2 * output)
-    for count in (lambda: exchanges_of(model, 2), lambda: step_memory(model, Sizes(9, 1, 20, 1, 1))):
-        with pytest.raises(UnsupportedModelError, match="carries hooks"):
-            count()
+    with pytest.raises(UnsupportedModelError, match="carries hooks"):
+        exchanges_of(model, 2)
 
 
 def test_residual_blocks_inside_of_one_another():
@@ -180,51 +175,5 @@ def test_residual_blocks_inside_of_one_another():
     inner = nn.Residual(nn.GraphFilter(3, 5, order=1), nn.GraphAdaptiveMax(hops=1), nn.GraphFilter(5, 3, order=1))
     model = nn.Sequential(nn.Residual(nn.GraphFilter(3, 3, order=1), inner), nn.GraphFilter(3, 2, order=1))
     assert [each.features for each in exchanges_of(model, 3)] == [3, 3, 5, 5, 3, 2]
-    assert step_memory(model, Sizes(9, 1, 20, 1, 1)).kept > step_memory(inner, Sizes(9, 1, 20, 1, 1)).kept
     with pytest.raises(ValueError, match="features must be 3, as the model takes, got 4"):
         exchanges_of(model, 4)
-
-
-def test_what_layers_keep():
-    """Literal counts for 10 nodes, 4 near the boundary, 50 edges, two samples in float32."""
-    nn, sizes = graphact.nn, Sizes(nodes=10, near=4, edges=50, halo=3, sent=2)
-    signal = 10 * 2 * 4  # bytes of one feature
-    expected = {
-        "relu": 4 * signal,
-        "max-ga": 4 * (signal + 2 * (signal + 14 * 2)),
-        "kernel-ga": 4 * (signal + 2 * (signal + 24 * 2 * 4)),
-        nn.GraphAdaptive(lambda neighbors: neighbors.mean(-2), hops=2): 4 * (signal + 2 * (signal + 50 * 2 * 4)),
-    }
-    for activation, kept in expected.items():
-        for out_features in (None, 7):
-            model = nn.GCNN([3, 4], order=1, activation=activation, hops=2, out_features=out_features)
-            memory = step_memory(model, sizes, samples=2)
-            assert memory.kept == 3 * signal + 2 * 3 * signal + kept + 4 * signal
-            assert memory.in_hand == 8 * (4 * (60 + 16 + 10) + 3 * 2 * 10)
-    assert step_memory(nn.FIR([4, 3], order=1), sizes).kept == (4 + 4 + 3) * 40
-    with pytest.raises(UnsupportedModelError, match="known number of features, got GraphAdaptiveMax"):
-        step_memory(nn.GraphAdaptiveMax(), sizes)
-
-
-def bytes_of(value, seen):
-    """Bytes of all tensors in a value, each counted once."""
-    if isinstance(value, torch.Tensor):
-        seen[value.data_ptr()] = value.nbytes
-    elif isinstance(value, tuple):
-        for entry in value:
-            bytes_of(entry, seen)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            bytes_of(getattr(value, field.name), seen)
-    return sum(seen.values())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_memory_of_the_graph_as_predicted(dtype):
-    graph = random_graph(400, 0.1, dtype=dtype)
-    part = next(divide(graph, assign_nodes(graph, 2)[0], 2))
-    plan = HaloPlan(torch.from_numpy(part.send), tuple(part.send_counts), tuple(part.halo_counts), None)
-    split = split_halo(part.owner, 0, [part.rows], plan)
-    sizes = Sizes(len(part.nodes), len(split.order), len(part.rows.col), len(part.known), len(part.send))
-    predicted = step_memory(graphact.nn.GCNN([1, 2]), sizes, dtype=dtype).graph
-    assert 0.9 * predicted < bytes_of(split, {}) <= predicted

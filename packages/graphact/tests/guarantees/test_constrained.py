@@ -119,22 +119,9 @@ def test_mistakes():
         lipschitz_constrained(ReLU(), GRAPH, 1.0)
     with pytest.raises(ValueError, match="limit must be a finite number above 0, got 0"):
         lipschitz_constrained(GraphFilter(1, 1, order=1), GRAPH, 0)
-
-
-HALF = {torch.float16: 2e-3, torch.bfloat16: 2e-2}  # how far below the limit rounding may leave a module
-
-
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("kind", KINDS)
-def test_limits_hold_in_half_precision(kind, dtype):
-    """Coefficients are rounded after they are rescaled."""
-    for seed in range(8):
-        torch.manual_seed(seed)
-        free = KINDS[kind]().to(dtype)
-        limit = lipschitz_bound(free, GRAPH).value / 3.3
-        tight = lipschitz_constrained(free, GRAPH, limit)
-        assert lipschitz_bound(tight, GRAPH).value <= limit
-        assert lipschitz_bound(release(tight), GRAPH).value <= limit
+    for dtype in (torch.float16, torch.bfloat16):
+        with pytest.raises(TypeError, match=f"must have a limit in float32 or float64, got {dtype}; autocast"):
+            lipschitz_constrained(GraphFilter(1, 1, order=1).to(dtype), GRAPH, 1.0)
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-4, 1e-5, 1e-6])
@@ -163,12 +150,6 @@ def test_single_precision_stays_near_the_limit():
         free = kind()
         limit = lipschitz_bound(free, GRAPH).value / 3
         assert 0.99 * limit < lipschitz_bound(lipschitz_constrained(free, GRAPH, limit), GRAPH).value <= limit
-
-
-def test_half_precision_stays_near_the_limit():
-    for dtype, loss in HALF.items():
-        tight = lipschitz_constrained(GraphAdaptiveMax(hops=2, features=3).to(dtype), GRAPH, 0.1)
-        assert (1 - loss) * 0.1 <= lipschitz_bound(tight, GRAPH).value <= 0.1
 
 
 def test_save_says_what_to_do(tmp_path):

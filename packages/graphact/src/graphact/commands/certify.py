@@ -1,13 +1,10 @@
 """graphact certify: bounds of a trained model on a graph."""
 
 import argparse
-import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphact._extras import require
 from graphact.commands.parser import command, option, print_json
 
 if TYPE_CHECKING:
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
 
 RADII = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)  # in units of the largest value of the signals
 DECISIONS, OUTPUTS = "share of decisions", "half width of outputs"
-BLUE, ORANGE, FAINT = "#0072b2", "#d55e00", "#d5d9de"
-MIN_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scale
 
 
 @command(
@@ -38,7 +33,6 @@ MIN_RATIO = 10.0  # of the largest to the smallest value, for a logarithmic scal
     option(
         "--max-signals", "certify at most that many of the signals (default: 60)", type=int, default=60, metavar="M"
     ),
-    option("--out", "folder for the figure and the numbers (default: out/certify-MODEL)"),
     option("--seed", "decides where searches start (default: 0)"),
     "--json",
 )
@@ -52,7 +46,6 @@ def certify(options: argparse.Namespace) -> int:
 
     import graphact
     from graphact._checks import check_integer, check_positive
-    from graphact.storage import check_writable, write_atomically
     from graphact.training.malloc import keep_freed_memory
 
     check_integer("--max-signals", options.max_signals, minimum=1)
@@ -60,23 +53,15 @@ def certify(options: argparse.Namespace) -> int:
         check_positive("--radius", radius)
     if options.radius and options.signals is None:
         raise ValueError("--radius needs --signals: a radius is certified around signals")
-    require("graphact certify needs", "matplotlib")
-    directory = options.out or Path("out") / f"certify-{options.model.stem}"
-    check_writable(directory)
     keep_freed_memory()
     model = graphact.load(options.model).double()
     graph = graphact.Graph.load(options.graph).to(dtype=torch.float64)
     graph = graph if options.normalize is None else graph.normalize(options.normalize)
     signals = None if options.signals is None else read_signals(options.signals, graph.num_nodes, options.max_signals)
     verdict, findings = find(model, graph, signals, options.radius, options.seed)
-    if not options.json:
-        sys.stdout.write(table(verdict, findings))
-    write_atomically(directory / "certificate.json", json.dumps(findings, indent=1).encode())
-    figure = directory / "certificate.png"
-    draw(findings).savefig(figure, dpi=200)
     if options.json:
-        return print_json(findings | {"figure": str(figure)})
-    sys.stdout.write(f"\nfigure: {figure}\n")
+        return print_json(findings)
+    sys.stdout.write(table(verdict, findings))
     return 0
 
 
@@ -179,54 +164,3 @@ def table(verdict: str, findings: dict[str, Any]) -> str:
 def ratio(larger: float, smaller: float, words: str) -> str:
     """Return how many times one number is below another, empty if they are equal."""
     return f"   {larger / smaller:.2g} times{words}" if smaller > 0 and larger / smaller > 1.005 else ""
-
-
-def draw(findings: dict[str, Any]) -> Any:
-    """Draw the constants of the nodes, the most sensitive first, and for given signals the results within radii."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    lines, decisions = findings["radii"], findings["measure"] == DECISIONS
-    sheet = Figure(figsize=(6.4, 6.4 if lines else 3.2), layout="constrained")
-    upper, *lower = sheet.subplots(2 if lines else 1, squeeze=False)[:, 0]
-    pairs = sorted(zip(findings["certified_per_node"], findings["found_per_node"], strict=True), reverse=True)
-    draw_between(upper, range(1, len(pairs) + 1), pairs, "certified, at most", "found, at least")
-    scale_logarithmically(upper, "y", [constant for pair in pairs for constant in pair])
-    upper.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    upper.set(xlabel="Nodes, the most sensitive first", ylabel="Lipschitz constant", xlim=(0.5, len(pairs) + 0.5))
-    for axes in lower:
-        radii, size = [line["radius"] for line in lines], 100 if decisions else 1
-        pairs = [(size * line["certified"], size * line["found"]) for line in lines]
-        labels = ("certified to stay", "no change found") if decisions else ("certified, at most", "found, at least")
-        draw_between(axes, radii, pairs, *labels)
-        axes.set(
-            xlabel="Largest change of any input", ylabel="Decisions (%)" if decisions else "Change of outputs (mean)"
-        )
-        scale_logarithmically(axes, "x", radii)
-        if decisions:
-            axes.set(ylim=(-3, 103))
-        else:
-            scale_logarithmically(axes, "y", [width for pair in pairs for width in pair])
-    return sheet
-
-
-def draw_between(axes: Any, places: Sequence[float], pairs: Sequence[tuple[float, float]], *labels: str) -> None:
-    """Draw what is certified and what was found; the truth lies between the two."""
-    certified, found = zip(*pairs, strict=True)
-    axes.fill_between(places, certified, found, color=FAINT, alpha=0.5, linewidth=0)
-    axes.plot(places, certified, "o-", color=BLUE, markersize=4, linewidth=1, label=labels[0])
-    axes.plot(places, found, "^-", color=ORANGE, markersize=4, linewidth=1, label=labels[1])
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-
-
-def scale_logarithmically(axes: Any, direction: str, values: Sequence[float]) -> None:
-    """Use a logarithmic scale with plain numbers if the values are positive and of different magnitudes."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = min(values), max(values)
-    if 0 < MIN_RATIO * low < high:
-        axes.set(**{f"{direction}scale": "log"})
-        axis = getattr(axes, f"{direction}axis")
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,), numticks=12))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_formatter(NullFormatter())

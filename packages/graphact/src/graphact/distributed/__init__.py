@@ -1,6 +1,6 @@
 """One graph over many processes, on torch.distributed."""
 
-from graphact.distributed.cost import HaloExchange, Sizes, StepCost, StepMemory, exchanges_of, step_cost, step_memory
+from graphact.distributed.cost import HaloExchange, StepCost, exchanges_of, step_cost
 from graphact.distributed.halo import Traffic
 from graphact.distributed.partition import Part, assign_nodes, divide, read_manifest, write_partition
 from graphact.distributed.partitioned import PartitionedGraph
@@ -13,9 +13,7 @@ __all__ = [
     "Part",
     "PartitionError",
     "PartitionedGraph",
-    "Sizes",
     "StepCost",
-    "StepMemory",
     "Traffic",
     "assign_nodes",
     "connect",
@@ -25,7 +23,6 @@ __all__ = [
     "read_manifest",
     "replicate",
     "step_cost",
-    "step_memory",
     "train",
     "write_partition",
 ]

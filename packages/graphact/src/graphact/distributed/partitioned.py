@@ -55,7 +55,6 @@ class PartitionedGraph:
         num_halo: in-neighbours of nodes held here that are held elsewhere.
         halo_fraction: such nodes for each node held here.
         num_sent: values of nodes held here that go to other processes in one exchange.
-        num_near: nodes, here or elsewhere, that nodes with neighbours elsewhere refer to.
         traffic: what has been exchanged so far, in bytes.
         digest: SHA-256 of the graph and its cut, the same on all processes.
 
@@ -83,7 +82,6 @@ class PartitionedGraph:
         counts = tuple(part.send_counts.tolist()), tuple(part.halo_counts.tolist())
         self._one_hop = split_halo(part.owner, part.rank, [part.rows], HaloPlan(send, *counts, group, self.traffic))
         self._k_hop: dict[tuple[int, bool], HaloSplit] = {}
-        self.num_near = self._one_hop.order.numel()
         self.device, self.dtype = self.nodes.device, torch.from_numpy(part.rows.weight[:0]).dtype
         # Give freed memory back to the system where the C library can; building a part needs twice what it keeps
         with suppress(OSError, AttributeError):

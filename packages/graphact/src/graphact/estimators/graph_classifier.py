@@ -49,9 +49,6 @@ class GraphClassifier(ClassifierMixin, GCNNEstimator):
         width = self._hidden()[-1]
         return Pooled(super()._build(in_features, width), width, out_features).to(self.device)
 
-    def _sizes(self) -> tuple[int, int]:
-        return self.n_features_in_, len(self.classes_)
-
     def _join(self, X: Any, graphs: Any) -> tuple[Tensor, Graph, Tensor]:  # noqa: N803
         """All samples as one signal on one graph, and the sample of each node."""
         samples = list(X)
@@ -112,7 +109,7 @@ class GraphClassifier(ClassifierMixin, GCNNEstimator):
 
     def predict(self, X: Any, *, graphs: Any = None) -> Array:  # noqa: N803
         """The most probable class of each graph."""
-        return np.asarray(self.classes_[self.predict_proba(X, graphs=graphs).argmax(1)])
+        return self._decide(self.predict_proba(X, graphs=graphs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graphs: Any = None) -> float:  # noqa: N803
         """The share of graphs whose class is right."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -78,7 +78,12 @@ class GraphEstimator(BaseEstimator):
 
     def _sizes(self) -> tuple[int, int]:
         """Features of inputs and outputs."""
-        raise NotImplementedError
+        inputs: Any = getattr(self, "n_channels_", self.n_features_in_)
+        return inputs, len(self.classes_) if is_classifier(self) else max(self.n_outputs_, 1)
+
+    def _decide(self, outputs: Array) -> Array:
+        """The answers of some outputs: the classes with the largest ones, or the numbers as they are."""
+        return np.asarray(self.classes_[outputs.argmax(-1)]) if is_classifier(self) else outputs
 
     def _graph(self, x: Tensor, graph: Any, edge_weight: Tensor | None = None) -> Any:
         """The graph of a call, ready for the network; None is one without edges, on which every row is on its own."""

@@ -149,17 +149,13 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         self.classes_, labels = encode_classes(targets)
         return self._learn(x, ready, chosen, labels, F.cross_entropy)
 
-    def _sizes(self) -> tuple[int, int]:
-        return self.n_features_in_, len(self.classes_)
-
     def predict_proba(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """Probabilities of the classes, ``(nodes, classes)``."""
         return np.asarray(torch.from_numpy(self._outputs(X, graph, nodes)).double().softmax(-1))
 
     def predict(self, X: Any, *, graph: Any = None, nodes: Any = None) -> Array:  # noqa: N803
         """The most probable class of each node."""
-        best = self._outputs(X, graph, nodes).argmax(1)  # refuses one that was not fitted, which has no classes
-        return np.asarray(self.classes_[best])
+        return self._decide(self._outputs(X, graph, nodes))
 
     score = NodeEstimator.score
 
@@ -183,9 +179,6 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         numbers_ = as_float32("y", targets, LEAVE_OUT)
         self.n_outputs_ = 0 if numbers_.ndim == 1 else numbers_.shape[1]
         return self._learn(x, ready, chosen, numbers_.reshape(len(numbers_), -1), F.mse_loss)
-
-    def _sizes(self) -> tuple[int, int]:
-        return self.n_features_in_, max(self.n_outputs_, 1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

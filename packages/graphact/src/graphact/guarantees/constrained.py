@@ -46,6 +46,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
         UnsupportedModelError: the module has no coefficients, or they are shared or computed, or nothing is known
             about a part of it.
         ValueError: limit is not positive, or the module has a limit already.
+        TypeError: the module is in half precision.
 
     Example:
         >>> import torch, graphact
@@ -63,7 +64,7 @@ def lipschitz_constrained(module: GraphModule, graph: Graph, limit: float) -> Gr
     shared = Limit(module, graph, limit)
     for part, name in last_coefficients(module):
         parametrize.register_parametrization(part, name, Rescaled(shared))
-    shared.trial = None
+    shared.is_off = False
     return module
 
 
@@ -114,44 +115,34 @@ class Limit:
 
     def __init__(self, module: GraphModule, graph: Graph, limit: float) -> None:
         self.module, self.graph, self.limit = module, graph, limit
-        # while the constant is measured, the factor to measure it with; nothing is rescaled before all parts are
-        self.trial: Tensor | None = torch.ones(())
+        self.is_off = True  # while the constant is measured, and before all parts are parametrized
 
     def rescale(self, original: Tensor) -> Tensor:
         """Return the tensor times the factor that brings the module within its limit."""
-        if self.trial is not None:
-            return original * self.trial.to(original)
-        room = 0.0 if original.dtype == torch.float64 else torch.finfo(torch.float32).eps
-        constant, limit = self.constant_with(torch.ones(()), room), self.limit * (1 - ROUNDING)
-        factor = torch.where(constant > limit, limit / constant, 1.0)
         if original.dtype in HALF_PRECISION:  # where rounding each coefficient may change the constant by percents
-            factor = self.with_room_for_rounding(factor, original.dtype)
+            raise TypeError(
+                f"module must have a limit in float32 or float64, got {original.dtype}; autocast keeps them"
+            )
+        if self.is_off:
+            return original * 1.0
+        room = 0.0 if original.dtype == torch.float64 else torch.finfo(torch.float32).eps
+        constant, limit = self.constant(room), self.limit * (1 - ROUNDING)
+        factor = torch.where(constant > limit, limit / constant, 1.0)
         return original * factor.to(original)
 
-    def with_room_for_rounding(self, factor: Tensor, dtype: torch.dtype) -> Tensor:
-        """Reduce the factor until the rounded coefficients keep the limit."""
-        step = torch.finfo(dtype).eps
-        while True:
-            with torch.no_grad():
-                excess = self.constant_with(factor).item() / self.limit
-            if not excess > 1 or factor == 0:
-                return factor
-            factor = factor * ((1 - step / 4) / excess)
-            step = min(2 * step, 1.0)  # small coefficients are rounded coarsely; at the latest all are zero
+    def constant(self, room: float) -> Tensor:
+        """Return the certified constant of the module before it is rescaled.
 
-    def constant_with(self, factor: Tensor, room: float = 0.0) -> Tensor:
-        """Return the certified constant of the module with the coefficients multiplied by a factor.
-
-        With room for each of them to be off by that part of itself, as rounding makes them.
+        With room for each coefficient to be off by that part of itself, as rounding makes them.
         """
-        self.trial = factor
+        self.is_off = True
         try:
             layers, features = read_layers(self.module)
             norms = certified_norms(layers, features, self.graph)
             norms = norms + room * without_signs(layers, features, self.graph) if room else norms
             return unless_nan(norms, torch.inf).max()
         finally:
-            self.trial = None
+            self.is_off = False
 
 
 @torch.no_grad()

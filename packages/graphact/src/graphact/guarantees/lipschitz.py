@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any
 
@@ -23,12 +23,10 @@ from torch import Tensor, nn
 from graphact.functional import graph_filter
 from graphact.graph import Graph
 from graphact.graph.eager import is_plain
-from graphact.graph.edges import check_finite
 from graphact.graph.graph import check_graph
 from graphact.guarantees.layers import (
     Block,
     Blocks,
-    check_parts,
     get_branches,
     iterate_hops,
     propagate_magnitude,
@@ -48,10 +46,7 @@ from graphact.guarantees.rules import (
     longest,
     safe_sqrt,
 )
-from graphact.nn import ScaledNetwork
-from graphact.nn.module import describe
-from graphact.nn.scaled_network import Rescale, Standardize
-from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum, UnsupportedModelError
+from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
 from graphact.spec.reductions import MAX
 
 Spend = Callable[[float], None]  # called with the number of operations before they are done
@@ -62,7 +57,6 @@ MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once;
 MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
 MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
-ROUNDING_OF_SCALES = 1e-14  # of two divisions and a product
 LABELS = {"pointwise": "activation", "hop-mixture": "activation", "layer-norm": "norm"}  # others by their kind
 
 
@@ -124,8 +118,6 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
         tensor([1.7071, 1.3536, 1.7071], dtype=torch.float64)
     """
     graph = check_graph("graph", graph).to("cpu", torch.float64)
-    if isinstance(module, ScaledNetwork) and getattr(module.input, "nodes", None) is not None:
-        return bound_scaled(module, graph)
     layers, features = read_model(module, graph)
     every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
     constants, lost = [unless_nan(norms, torch.inf).max().item() for norms in every], rounding(layers, features, graph)
@@ -138,31 +130,6 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
         composed=torch.inf if math.isnan(composed) else composed,
         layers=tuple(zip(layer_names(layers), constants, strict=True)),
         uses_forms=uses_forms,
-    )
-
-
-def bound_scaled(module: ScaledNetwork, graph: Graph) -> LipschitzBound:
-    """Bound a network whose nodes have a scaling each: that inside times the largest output over the smallest input."""
-    check_parts(module)
-    describe(module)  # raises if a part has a forward of its own
-    ends = [module.input] if module.output is None else [module.input, module.output]
-    if any(type(end) not in (Standardize, Rescale) for end in ends):
-        raise UnsupportedModelError(
-            "", "its scaling was replaced or parametrized: certify the network inside, model.network"
-        )
-    for values in (parameter for end in ends for parameter in end.parameters()):
-        check_finite("parameters of the model", values)
-    module.input.check_nodes(torch.empty(graph.num_nodes, 1))
-    inside = lipschitz_bound(module.network, graph)
-    most = 1.0 if module.output is None else module.output.std.double().abs().max()
-    ratio = float(most / module.input.std.double().abs().min()) * (1 + ROUNDING_OF_SCALES)
-    layers = (("largest output scale over smallest input scale", ratio), *inside.layers)
-    return replace(
-        inside,
-        value=ratio * inside.value,
-        per_node=ratio * inside.per_node,
-        composed=ratio * inside.composed,
-        layers=layers,
     )
 
 

@@ -127,11 +127,8 @@ class MonotoneMean(NonExpansive):
         return change
 
 
-@dataclass(frozen=True)
 class OrderStatistic(MonotoneMean):
-    """Max, min, lower median: the value at a place in ascending order that depends on the number of values."""
-
-    place: Callable[[int], int]
+    """Max, min, lower median: one of the values."""
 
     def shares(self, layer: HopMixture, centre: Tensor, radius: Tensor) -> Tensor:
         """Return equal weights for the values that can be selected."""
@@ -278,9 +275,9 @@ def longest(differences: Tensor, thorough: bool = True) -> Tensor:
 
 
 OPERATIONS: dict[Operation, MonotoneMean | StandardDeviation | GaussianKernel] = {
-    MAX: OrderStatistic(MAX, lambda count: count - 1),
-    MIN: OrderStatistic(MIN, lambda _: 0),
-    MEDIAN: OrderStatistic(MEDIAN, lambda count: (count - 1) // 2),
+    MAX: OrderStatistic(MAX),
+    MIN: OrderStatistic(MIN),
+    MEDIAN: OrderStatistic(MEDIAN),
     KERNEL: GaussianKernel(),
     MEAN: LinearMean(MEAN),
     STD: StandardDeviation(),

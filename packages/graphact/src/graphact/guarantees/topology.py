@@ -26,7 +26,6 @@ from graphact.guarantees.layers import (
     widths,
 )
 from graphact.guarantees.link_loss import (
-    EffectPropagation,
     LinkList,
     enumerate_losses,
     has_known_layers,
@@ -268,10 +267,6 @@ def topology_bound(
     step = max(1, MAX_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
     per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
-    if isinstance(perturbation, LostLinks) and has_known_layers(layers) and x is not None and sources.count:
-        shares = EffectPropagation(graph, perturbation.count)
-        signed = torch.stack([shares.largest_changes(layers, part) for part in x.split(step)]).amax(0)
-        per_node = torch.minimum(per_node, signed)
     per_node = unless_nan(per_node, torch.inf)  # where numbers overflow nothing is known
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
