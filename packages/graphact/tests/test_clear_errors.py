@@ -141,6 +141,10 @@ MISTAKES = {
     "training in the package": (
         lambda: graphact.TrainingSettings, AttributeError, ("did you mean graphact.training.TrainingSettings?",)
     ),
+    "networkx for short": (
+        lambda: Graph.from_nx, AttributeError, ("'Graph' has no attribute 'from_nx'", "did you mean 'from_networkx'?")
+    ),
+    "a misspelt constructor": (lambda: Graph.from_edges, AttributeError, ("did you mean 'from_edge_index'?",)),
     "lr": (
         lambda: TrainingSettings(lr=0.1), TypeError, ("TrainingSettings has no argument 'lr'", "mean 'learning_rate'?")
     ),

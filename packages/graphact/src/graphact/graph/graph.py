@@ -34,6 +34,20 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
+class OtherName:
+    """A name that other libraries use for one of our constructors; the error names the constructor.
+
+    A metaclass would cover any name, but torch.compile does not construct objects of a class that has one.
+    """
+
+    def __init__(self, name: str, meant: str) -> None:
+        self.name, self.meant, self.__doc__ = name, meant, None
+
+    def __get__(self, graph: object, kind: type) -> Any:
+        message = f"type object {kind.__name__!r} has no attribute {self.name!r}; did you mean {self.meant!r}?"
+        raise AttributeError(message, name=self.name)
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph:
     r"""A graph, given by its shift operator S.
@@ -559,6 +573,16 @@ class Graph:
         if one is other or one.groups != other.groups:
             return one is other
         return torch.equal(one.rowptr, other.rowptr) and torch.equal(one.col, other.col)
+
+
+OTHER_NAMES = {
+    "from_adjacency": "from_dense",
+    "from_edges": "from_edge_index",
+    "from_numpy": "from_dense",
+    "from_nx": "from_networkx",
+}
+for other_name, constructor in OTHER_NAMES.items():
+    setattr(Graph, other_name, OtherName(other_name, constructor))
 
 
 class HopPattern(NamedTuple):
