@@ -270,6 +270,7 @@ def test_progress_and_early_stopping(capsys):
     assert len(capsys.readouterr().out.splitlines()) == model.n_iter_ == len(model.loss_curve_)
 
 
+MASK_TAKES = "missing='mask' takes missing readings"
 MISSING_NODE = "a column for each of the 6 nodes of graph, got 5; columns are in the order of the nodes"
 HELD_OUT = "in the held-out part, got NaN alone"
 AHEAD = {"task": "forecast", "horizon": 8}
@@ -281,6 +282,8 @@ FAULTY_READINGS = [
     (lambda x: x[:, 1:], {"graph": weather()[2].to_dense().to_sparse()}, MISSING_NODE),
     (lambda x: x[:, 1:], {"graph": weather()[2].to_edge_index()[0]}, MISSING_NODE),
     (lambda x: np.where(x > 285, np.inf, x), {}, "X must hold finite readings, got infinity at time"),
+    (lambda x: np.where(x > 285, np.nan, x), {"missing": "refuse"}, f"got NaN at time .*, node .*; {MASK_TAKES}"),
+    (lambda x: np.ma.masked_greater(x, 285), {"missing": "refuse"}, "X must hold finite readings, got NaN at time"),
     (lambda x: x[:3], {}, "X must hold at least 4 times to learn from, got 3"),
     (lambda x: x[:20], {"window": 18}, "X must hold more times: of 20, 3 are held out"),
     (lambda x: x[:20], {"task": "forecast", "horizon": 18}, "X must hold at least 22 times to learn from, got 20"),
@@ -322,6 +325,8 @@ FAULTY_TARGETS = [
 FAULTY_SETTINGS = [
     ({"task": "predict"}, "task must be one of 'denoise', 'impute', 'forecast'"),
     ({"window": 0}, "window must be at least 1, got 0"),
+    ({"window": 2, "missing": "refuse"}, "missing must be 'mask' for a window"),
+    ({"hide": 0.1, "missing": "refuse"}, "hide must be 0 with missing='ref"),
     ({"rounds": 0}, "rounds must be at least 1, got 0"),
     ({"noise": -1.0}, "noise must be a number of standard deviations"),
     ({"horizon": 3}, "horizon must be 1 unless task='forecast', which alone uses it, got 3"),
@@ -419,14 +424,53 @@ def test_times_that_do_not_ascend():
         model.fit(table.drop(hours[5]), graph=graph)
     model.fit(table.drop(hours[5]).resample("1h").mean(), graph=graph)
     months = pandas.period_range("2001-01", periods=160, freq="M")
-    for index in (hours.astype(object), months):
+    for index in (hours.astype(str), hours.astype(object), months):
         other = table.set_axis(index)
         model.fit(other, graph=graph)
         with pytest.raises(ValueError, match="equal steps of time"):
             model.fit(other.drop(index[5]), graph=graph)
-    for index in (hours.astype(str), hours.strftime("%d.%m.%Y %H:%M")):  # 01.04. is before 31.03. as text
-        with pytest.raises(ValueError, match=r"times as its index, got text, '\d\d.*to_datetime\(X.index\)"):
-            model.fit(table.set_axis(index), graph=graph)
+    with pytest.raises(ValueError, match=r"X must have times as its index, .*, got 'a000': .*to_datetime"):
+        model.fit(table.set_axis([f"a{number:03}" for number in range(160)]), graph=graph)
+
+
+def test_text_of_times_is_read_in_the_order_of_iso():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    hours = pandas.date_range("2026-03-29 20:00", periods=160, freq="h")
+    table = pandas.DataFrame(noisy, index=hours.strftime("%d.%m.%Y %H:%M"))
+    for window in (1, 2):
+        model = SignalRegressor(task="impute", window=window, **QUICK)
+        for wrong in (table, table.sort_index()):  # 01.04. is before 31.03. as text
+            with pytest.raises(ValueError, match=r"got '\d\d.\d\d.2026 .*to_datetime\(X.index, dayfirst=True\)"):
+                model.fit(wrong, graph=graph)
+        model.fit(table.set_axis(pandas.to_datetime(table.index, dayfirst=True)), graph=graph)
+        autumn = pandas.date_range("2026-10-24", periods=160, freq="h", tz="Europe/Paris")
+        model.fit(table.set_axis(autumn.strftime("%Y-%m-%d %H:%M:%S%z")), graph=graph)
+
+
+@pytest.mark.slow
+def test_advice_for_unequal_steps():
+    pandas = pytest.importorskip("pandas")
+    _, noisy, graph = weather()
+    model = SignalRegressor(task="forecast", **QUICK)
+    hours = pandas.date_range("2026-01-01", periods=160, freq="h")
+    late = hours + pandas.to_timedelta(np.arange(160) % 3, unit="s")
+    days = pandas.date_range("2026-03-01", periods=160, freq="D", tz="Europe/Paris")
+    months = pandas.date_range("2010-01-31", periods=160, freq="ME")
+    periods = pandas.period_range("2001-01", periods=161, freq="M").delete(5)
+    for index, advice, mend in (
+        (late, r"resample\('1h'\).mean\(\)", lambda x: x.resample("1h").mean()),
+        (days, r"tz_localize\(None\) takes days", lambda x: x.tz_localize(None)),
+        (months, r"to_period\('M'\)", lambda x: x.to_period("M")),
+        (periods, r"reindex\(", lambda x: x.reindex(pandas.period_range("2001-01", periods=161, freq="M"))),
+    ):
+        table = pandas.DataFrame(noisy, index)
+        with pytest.raises(ValueError, match=f"equal steps of time .*{advice}") as caught:
+            model.fit(table, graph=graph)
+        assert len(str(caught.value).splitlines()) == 1
+        mended = mend(table)
+        assert mended.notna().to_numpy().mean() > 0.99
+        model.fit(mended, graph=graph)
 
 
 def test_rounded_times_have_equal_steps():
@@ -616,6 +660,7 @@ def test_a_column_is_predicted_from_the_others(tmp_path):
         (noisy, "c", {}, "y must be targets, or the name of a column of a table X, got 'c' for an array"),
         (table, "g", {}, "y must be targets, or one of the columns a, b, c, d, e, f of X, got 'g'"),
         (table, "c", {"target_node": "b"}, "target_node must be 'c', as y, or left out, got 'b'"),
+        (table, "c", {"missing": "refuse"}, "missing must be 'mask' to predict the column 'c'"),
     ):
         with pytest.raises(ValueError, match=message):
             SignalRegressor(**settings, **QUICK).fit(x, y, graph=graph)

@@ -20,6 +20,7 @@ from graphact.estimators.inputs import Array, as_array, as_graph, check_nodes, e
 from graphact.estimators.node_estimators import MISSING
 from graphact.estimators.signal_inputs import (
     MIN_TIMES,
+    MISSING_POLICIES,
     Scale,
     check_columns,
     check_readings,
@@ -58,6 +59,7 @@ class SignalEstimator(GraphEstimator):
     horizon: int = 1
     window: int = 1
     target_node: int | str | None = None
+    missing: Literal["mask", "refuse"] = "mask"
     scaling: Literal["global", "node"] = "global"
     noise: float | None = None
     outliers: float | None = None
@@ -77,6 +79,7 @@ class SignalEstimator(GraphEstimator):
 
     def _build(self, in_features: int, out_features: int) -> nn.Module:
         """The network with its scaling: as many layers of order 1 as the rounds pay for."""
+        mask = check_choice("missing", self.missing, MISSING_POLICIES) == "mask"
         nodes = list(self.nodes_) if check_choice("scaling", self.scaling, SCALINGS) == "node" else None
         rounds, width = (check_integer(name, getattr(self, name), minimum=1) for name in ("rounds", "width"))
         options: dict[str, Any] = {"order": 1, "activation": self.activation, "bank": self.bank}
@@ -87,10 +90,10 @@ class SignalEstimator(GraphEstimator):
             raise ValueError(
                 f"rounds must be a multiple of {cost}, those of a layer with {self.activation!r}, got {rounds}"
             )
-        features = [2 * self.window * in_features, *[width] * (rounds // cost)]
+        features = [self.window * in_features * (2 if mask else 1), *[width] * (rounds // cost)]
         network = GCNN(features, out_features=out_features, **options)
         scaled = None if isinstance(self, ClassifierMixin) else out_features
-        options = {"out_features": scaled, "window": self.window, "mask": True, "nodes": nodes}
+        options = {"out_features": scaled, "window": self.window, "mask": mask, "nodes": nodes}
         return ScaledNetwork(network, in_features, **options).to(self.device)
 
     def _describe(self) -> dict[str, Any]:
@@ -106,6 +109,7 @@ class SignalEstimator(GraphEstimator):
         """Readings ``(T, N, F)`` in float64."""
         check_columns("X", X)
         check_times("X", X, equal_steps=self.task == "forecast" or self.window > 1)
+        policy = check_choice("missing", self.missing, MISSING_POLICIES)
         options: dict[str, Any] = {"dtype": np.float64, "allow_nd": True, "ensure_all_finite": False}
         options["ensure_min_samples"] = MIN_TIMES if reset else 1
         given = as_array(X) if isinstance(X, Tensor | np.ma.MaskedArray) else X
@@ -116,7 +120,7 @@ class SignalEstimator(GraphEstimator):
         if array.dtype.kind == "c":
             raise ValueError(f"Complex data not supported: X must hold real numbers, got {array.dtype}")
         values = validate_data(self, given, reset=reset, **options)
-        values = np.ascontiguousarray(check_readings("X", values))
+        values = np.ascontiguousarray(check_readings("X", values, policy))
         names, numbers = names_of_columns(X, values.shape[1]), names_of_columns(None, values.shape[1])
         if reset:
             self.nodes_ = names
@@ -159,6 +163,8 @@ class SignalEstimator(GraphEstimator):
             raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}")
         if self.bank == "adaptive":
             check_functions(self.ops)
+        if self.missing == "refuse" and self.window > 1:
+            raise ValueError("missing must be 'mask' for a window: the first times have no past, which is missing")
 
     def _corruption(self) -> tuple[float, float, float]:
         """Shares of noise, outliers and hidden readings in training."""
@@ -166,6 +172,10 @@ class SignalEstimator(GraphEstimator):
         noise, outliers, hide = (default if value is None else value for value, default in given)
         if not 0 <= check_number("noise", noise) < np.inf:
             raise ValueError(f"noise must be a number of standard deviations, at least 0, got {noise}")
+        if self.missing == "refuse":
+            if self.hide:
+                raise ValueError("hide must be 0 with missing='refuse', which has no feature for a hidden reading")
+            hide = 0.0
         return float(noise), check_probability("outliers", outliers), check_probability("hide", hide)
 
     @property
@@ -249,6 +259,10 @@ class SignalEstimator(GraphEstimator):
 
     def _node_to_hide(self, column: str) -> int:
         """The number of the node whose own readings are the targets, and are hidden from the inputs."""
+        if self.missing == "refuse":
+            raise ValueError(
+                f"missing must be 'mask' to predict the column {column!r}, which is hidden from the inputs"
+            )
         node = find_node(column, self.nodes_)
         if node != self.target_node_:
             raise ValueError(f"target_node must be {column!r}, as y, or left out, got {self.target_node!r}")
@@ -284,9 +298,11 @@ class SignalEstimator(GraphEstimator):
             except (TypeError, ValueError) as error:
                 raise ValueError(f"y must hold real numbers: {error}") from None
         bad = known & np.isinf(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        bad |= (self.missing == "refuse") & ~known
         if bad.any():
-            what = "classes" if is_classifier(self) else "finite numbers"
-            raise ValueError(f"y must hold {what}, got infinity at time {np.argwhere(bad)[0][0]}")
+            at = tuple(np.argwhere(bad)[0])
+            what, found = "classes" if is_classifier(self) else "finite numbers", "infinity" if known[at] else "NaN"
+            raise ValueError(f"y must hold {what}, got {found} at time {at[0]}")
         return values, known
 
     def _prepare_targets(self, readings: Array, y: Any, last: int) -> tuple[Tensor, Any, Scale]:
@@ -360,7 +376,7 @@ class SignalEstimator(GraphEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = self.missing == "mask"
         tags.target_tags.required = self.task is None
         return tags
 
@@ -380,6 +396,8 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
         horizon: times to forecast ahead.
         window: readings that a node looks back on, with the present one.
         target_node: the number or name of the node that a one-dimensional ``y`` belongs to.
+        missing: ``"mask"`` takes NaN for a missing reading, which neighbours get as 0 with a feature that says so;
+            ``"refuse"`` raises.
         scaling: ``"global"`` for one mean and standard deviation, ``"node"`` for those of each node, with which nodes
             are no longer alike: a node that is added needs its own.
         noise: standard deviation of noise added to readings in training, in theirs; 0.2 for ``"denoise"``, else 0.
@@ -413,8 +431,7 @@ class SignalRegressor(RegressorMixin, SignalEstimator):
 
         Args:
             X: readings ``(T, N)`` or ``(T, N, F)`` of NumPy, torch or pandas, whose columns are nodes and whose index,
-                if it is one of times, ascends. NaN is a missing reading, which neighbours get as 0 with a feature that
-                says so.
+                if it is one of times, ascends.
             y: targets ``(T, N)`` or ``(T, N, O)``, ``(T,)`` with ``target_node``, or None with ``task``; NaN asks for
                 nothing. The name of a column of the table ``X`` is predicted from the other columns: it stays a node of
                 the graph, and its own readings are hidden from the network.

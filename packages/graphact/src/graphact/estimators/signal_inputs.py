@@ -13,6 +13,7 @@ from graphact._checks import check_integer
 from graphact.estimators.inputs import Array, as_array
 
 MIN_TIMES = 2
+MISSING_POLICIES = ("mask", "refuse")
 MAX_ROUNDING = 0.1  # standard deviations by which the mean of readings may be rounded in float32
 
 
@@ -21,12 +22,7 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
     labels = getattr(values, "index", None)
     if labels is None or callable(labels) or len(values) < 2:
         return
-    index: Any = labels
-    if index.inferred_type == "string":  # another order of day and month sorts wrongly
-        raise ValueError(
-            f"{name} must have times as its index, got text, {index[0]!r}: {name}.index = "
-            f"pandas.to_datetime({name}.index), with dayfirst=True where days stand before months"
-        )
+    index = parse_text(name, labels)
     if not index.is_unique:
         raise ValueError(f"{name} must have one row for each time, got {labels[index.duplicated()][0]} twice")
     if not index.is_monotonic_increasing:
@@ -42,9 +38,24 @@ def check_times(name: str, values: Any, *, equal_steps: bool) -> None:
             at = int(np.argmax(differs))
             raise ValueError(
                 f"{name} must have equal steps of time for a window or a forecast, got {labels[at]} to "
-                f"{labels[at + 1]} after a step of {index[1] - index[0]}: {name}.resample('1h').mean(), with your step "
-                "for 1h, fills gaps with NaN; local times are those of tz_localize(None), months of to_period('M')"
+                f"{labels[at + 1]} after a step of {index[1] - index[0]}: {equal_steps_advice(name, index)}"
             )
+
+
+def parse_text(name: str, index: Any) -> Any:
+    """Return an index with text read as ISO times; text in another order of day and month sorts wrongly."""
+    if index.inferred_type != "string":
+        return index
+    import pandas as pd
+
+    try:
+        return pd.to_datetime(index, format="ISO8601", utc=True)
+    except ValueError:
+        raise ValueError(
+            f"{name} must have times as its index, or text such as 2026-03-01 14:00, got {index[0]!r}: "
+            f"{name}.index = pandas.to_datetime({name}.index, dayfirst=True) reads days before months, then "
+            f"{name} = {name}.sort_index()"
+        ) from None
 
 
 def steps_that_differ(index: Any) -> Array:
@@ -54,6 +65,19 @@ def steps_that_differ(index: Any) -> Array:
         return np.asarray(steps != steps[0])
     rounding = 4 * np.finfo(steps.dtype).eps * np.abs(index).max()  # of times such as 0.1, 0.2, 0.3
     return ~np.isclose(steps, steps[0], rtol=1e-6, atol=rounding)
+
+
+def equal_steps_advice(name: str, index: Any) -> str:
+    """Return what gives an index equal steps."""
+    if not hasattr(index, "to_period"):  # numbers, or periods
+        return f"{name}.reindex(...) fills gaps with NaN"
+    local = index.tz_localize(None)
+    if index.tz is not None and not steps_that_differ(local).any():
+        return f"{name} = {name}.tz_localize(None) takes days of 23 and 25 hours for days"
+    months = local.to_period("M")
+    if months.is_unique and not steps_that_differ(months).any():
+        return f"{name} = {name}.tz_localize(None).to_period('M') takes months for equal"
+    return f"{name} = {name}.resample('1h').mean(), with your step for 1h, rounds times and fills gaps with NaN"
 
 
 def check_columns(name: str, values: Any) -> None:
@@ -93,17 +117,17 @@ def check_same_labels(x: Any, y: Any) -> None:
             raise ValueError(f"y must have the {what} of X in the same order, got {others[at]} for {labels[at]}")
 
 
-def check_readings(name: str, values: Array) -> Array:
-    """Return readings ``(T, N, F)``; raise if they have another shape, or hold infinities."""
+def check_readings(name: str, values: Array, policy: str) -> Array:
+    """Return readings ``(T, N, F)``; raise if they have another shape, infinities, or NaN where it is refused."""
     if values.ndim not in (2, 3) or 0 in values.shape:
         raise ValueError(f"{name} must have the shape (times, nodes) or (times, nodes, features), got {values.shape}")
     values = values[..., np.newaxis] if values.ndim == 2 else values
-    bad = np.isinf(values)
+    bad = np.isinf(values) if policy == "mask" else ~np.isfinite(values)
     if bad.any():
         time, node, _ = np.argwhere(bad)[0].tolist()
-        raise ValueError(
-            f"{name} must hold finite readings, got infinity at time {time}, node {node}; NaN stands for a missing one"
-        )
+        found = "NaN" if np.isnan(values[bad][0]) else "infinity"
+        advice = "; missing='mask' takes missing readings" if found == "NaN" else ", and NaN stands for a missing one"
+        raise ValueError(f"{name} must hold finite readings, got {found} at time {time}, node {node}{advice}")
     return values
 
 
