@@ -1,10 +1,12 @@
-"""Differences between builds of torch: CUDA without a driver."""
+"""Differences between builds and releases of torch: names of its decorators, and CUDA without a driver."""
 
 import importlib.util
 
+import pytest
 import torch
 
 from graphact.graph import handles
+from graphact.nn.unchanged import undecorated
 from support.graphs import random_graph
 
 
@@ -22,3 +24,18 @@ def test_a_build_for_cuda_without_a_driver(monkeypatch):
     place.loader.exec_module(again)
     graph = random_graph()
     assert again.find_object(again.new_key(graph, 3).size(0)) is graph
+
+
+@pytest.mark.parametrize("decorator", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_decorators_of_torch_change_nothing(decorator):
+    """From release 2.14 or 2.15 on, the code of a decorated function has the name of its decorator."""
+
+    def function(x):
+        return x
+
+    decorated = decorator()(function)
+    assert undecorated(decorated) is function
+    decorated.__code__ = decorated.__code__.replace(co_name=decorator.__name__, co_qualname=decorator.__name__)
+    assert undecorated(decorated) is function
+    decorated.__code__ = decorated.__code__.replace(co_name="other", co_qualname="other")
+    assert undecorated(decorated) is decorated

@@ -1,10 +1,14 @@
 """Models that were changed after they were made: refused, also where no random signal would show the change."""
 
 import copy
+import functools
+import subprocess
+import sys
 import types
 
 import pytest
 import torch
+import torch_geometric.nn.conv.gcn_conv
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 from torch_geometric.nn import (
@@ -13,10 +17,15 @@ from torch_geometric.nn import (
     GCNConv,
     GINConv,
     MaxAggregation,
+    MeanAggregation,
+    MessagePassing,
     SAGEConv,
+    SumAggregation,
 )
 from torch_geometric.nn import Sequential as PyGSequential
 
+import graphact.functional
+import graphact.nn.neighborhood_activation
 from graphact import Graph
 from graphact.guarantees import (
     EdgeNoise,
@@ -27,7 +36,7 @@ from graphact.guarantees import (
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.nn import GCNN, GraphAdaptiveMax, GraphFilter, Residual, Sequential
+from graphact.nn import GCNN, GraphAdaptive, GraphAdaptiveMax, GraphFilter, Residual, Sequential
 from graphact.pyg import PassGraph, PerLayer
 from graphact.spec import UnsupportedModelError
 from support.graphs import random_graph
@@ -149,12 +158,178 @@ def test_a_step_of_a_convolution_that_was_replaced_is_refused(name):
         lipschitz_bound(conv, GRAPH)
 
 
+def under_the_same_name(before):
+    """As decorators do it: functools.wraps copies the module and the name."""
+
+    @functools.wraps(before)
+    def wrapper(*arguments, **options):
+        return louder(before(*arguments, **options))
+
+    return wrapper
+
+
+def under_the_same_name_without_a_trace(before):
+    wrapper = under_the_same_name(before)
+    del wrapper.__wrapped__
+    return wrapper
+
+
+def as_partial_method(before):
+    return functools.partialmethod(lambda self, *arguments, **options: louder(before(self, *arguments, **options)))
+
+
+def as_static_method(before):
+    return staticmethod(under_the_same_name(before))
+
+
+def as_property(before):
+    return property(lambda self: lambda *arguments, **options: louder(before(self, *arguments, **options)))
+
+
+def in_a_mode_of_torch(before):
+    return torch.no_grad()(under_the_same_name(before))
+
+
+def compiled(before):
+    return torch.compile(under_the_same_name(before), backend="eager")
+
+
+def as_callable(before):
+    class Faked:
+        def __get__(self, module, kind=None):
+            return lambda *arguments, **options: louder(before(module, *arguments, **options))
+
+        def __call__(self, *arguments, **options):
+            return louder(before(*arguments, **options))
+
+    Faked.__module__ = before.__module__
+    return functools.update_wrapper(Faked(), before)
+
+
+WRAPPERS = (
+    under_the_same_name,
+    under_the_same_name_without_a_trace,
+    as_partial_method,
+    as_static_method,
+    as_property,
+    in_a_mode_of_torch,
+    compiled,
+    as_callable,
+)
+REPLACED = {
+    (nn.ReLU, "forward"): lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU()),
+    (nn.Linear, "forward"): lambda: GCNN([3, 2], activation="max-ga", out_features=2),
+    (nn.Linear, "__call__"): lambda: nn.Linear(3, 2),  # which its class does not define
+    (nn.Module, "__call__"): lambda: nn.Linear(3, 2),
+    (nn.Module, "_call_impl"): lambda: nn.Linear(3, 2),
+    (nn.BatchNorm1d, "_check_input_dim"): lambda: nn.BatchNorm1d(3).eval(),
+    (GCNConv, "forward"): lambda: GCNConv(3, 2),
+    (GCNConv, "message"): lambda: GCNConv(3, 2),
+    (GCNConv, "propagate"): lambda: GCNConv(3, 2),
+    (MessagePassing, "aggregate"): lambda: GCNConv(3, 2),
+    (MessagePassing, "_lift"): lambda: GCNConv(3, 2),
+    (SumAggregation, "forward"): lambda: GCNConv(3, 2),
+    (MeanAggregation, "reduce"): lambda: SAGEConv(3, 2),
+    (type(SumAggregation()).__mro__[1], "__call__"): lambda: GCNConv(3, 2),
+    (ChebConv, "__norm__"): lambda: ChebConv(3, 2, K=2),
+    (GraphAdaptiveMax, "forward"): lambda: GraphAdaptiveMax(features=3),
+    (GraphAdaptive, "describe"): lambda: GraphAdaptiveMax(features=3),
+    (GraphAdaptiveMax.__mro__[2], "describe"): lambda: GraphAdaptiveMax(features=3),
+    (GCNN.__mro__[1], "forward"): lambda: GCNN([3, 2], activation="max-ga"),
+    (GCNN, "forward"): lambda: GCNN([3, 2], activation="max-ga"),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+@pytest.mark.parametrize("replaced", REPLACED, ids=lambda pair: f"{pair[0].__name__}.{pair[1]}")
+def test_a_replacement_is_refused_whatever_it_says_of_itself(replaced, wrap, monkeypatch):
+    kind, name = replaced
+    model = REPLACED[replaced]().double()
+    assert lipschitz_bound(model, GRAPH).value > 0
+    monkeypatch.setattr(kind, name, wrap(getattr(kind, name)))
+    with pytest.raises(
+        UnsupportedModelError, match=rf"the {name} of this \w+ was replaced|does not describe the forward"
+    ):
+        lipschitz_bound(model, GRAPH)
+    monkeypatch.undo()
+    assert lipschitz_bound(model, GRAPH).value > 0
+
+
+def test_a_method_with_another_class_and_other_code_in_the_same_function_are_refused(monkeypatch):
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.ReLU, "forward", nn.LeakyReLU.forward)
+        with pytest.raises(UnsupportedModelError, match="the forward of this ReLU was replaced"):
+            lipschitz_bound(model, GRAPH)
+    other = lambda self, x: torch.where(x > FAR, 1000 * x, x.relu())  # noqa: E731
+    monkeypatch.setattr(nn.ReLU.forward, "__code__", other.__code__)
+    with pytest.raises(UnsupportedModelError, match="the forward of this ReLU was replaced"):
+        lipschitz_bound(model, GRAPH)
+
+
+@pytest.mark.parametrize("wrap", [under_the_same_name, under_the_same_name_without_a_trace, as_callable, compiled])
+@pytest.mark.parametrize(
+    ("place", "name", "make"),
+    [
+        (nn.functional, "relu", lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU())),
+        (nn.functional, "linear", lambda: nn.Linear(3, 2)),
+        (torch, "relu", lambda: nn.ReLU()),
+        (torch, "tanh", lambda: nn.Tanh()),
+        (torch_geometric.nn.conv.gcn_conv, "gcn_norm", lambda: GCNConv(3, 2)),
+        (graphact.nn.neighborhood_activation, "graph_adaptive", lambda: GraphAdaptiveMax(features=3)),
+        (graphact.nn.neighborhood_activation, "resolve_graph", lambda: GraphAdaptiveMax(features=3)),
+        (graphact.nn.pointwise, "pointwise", lambda: graphact.nn.ReLU()),
+        (graphact.nn.graph_filter, "graph_filter", lambda: GraphFilter(3, 2, order=1)),
+    ],
+)
+def test_functions_that_a_forward_finds_by_name_are_refused_where_they_were_replaced(
+    place, name, make, wrap, monkeypatch
+):
+    model = make().double()
+    bound = lipschitz_bound(model, GRAPH).value
+    monkeypatch.setattr(place, name, wrap(getattr(place, name)))
+    with pytest.raises(UnsupportedModelError, match=f"the function {name}, which .* was replaced"):
+        lipschitz_bound(model, GRAPH)
+    monkeypatch.undo()
+    assert lipschitz_bound(model, GRAPH).value == bound
+
+
+def test_what_torch_puts_in_place_of_its_own_when_it_compiles_is_no_change():
+    torch.compile(nn.Linear(3, 2), backend="eager")(torch.zeros(1, 3))
+    assert nn.Module.__setstate__.__code__.co_filename.endswith("mutation_guard.py")
+    for model in (nn.Linear(3, 2), GCNN([3, 2], activation="max-ga"), GCNConv(3, 2)):
+        assert lipschitz_bound(model.double(), GRAPH).value > 0
+
+
 def test_modules_that_were_compiled_in_place_are_refused_and_their_copies_are_not():
     model = nn.Sequential(nn.Linear(3, 2), nn.ReLU()).double()
     model[0].compile(backend="eager")
     with pytest.raises(UnsupportedModelError, match=r"0: it was compiled in place.*copy\.deepcopy"):
         lipschitz_bound(model, GRAPH)
     assert lipschitz_bound(copy.deepcopy(model), GRAPH).value > 0
+
+
+def test_a_replacement_made_before_graphact_was_imported_is_refused():
+    """In a process of its own, as everything here has been imported long since."""
+    code = """
+import functools, torch
+from torch import nn
+before = nn.ReLU.forward
+
+@functools.wraps(before)
+def forward(self, x):
+    return torch.where(x > 1e6, 1000 * x, before(self, x))
+
+nn.ReLU.forward = forward
+import graphact
+from graphact.guarantees import lipschitz_bound
+try:
+    print(lipschitz_bound(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), graphact.Graph.from_edge_index([[0], [1]])))
+except graphact.spec.UnsupportedModelError as error:
+    print("refused:", error)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "refused: 1: the forward of this ReLU was replaced" in shown
 
 
 def test_descriptions_that_were_replaced_are_refused():
@@ -234,6 +409,12 @@ class Later(nn.Module):
         return (10.0 if self.count() else 1.0) * weight
 
 
+class Torchs(Later):
+    """Says that torch has defined it."""
+
+    __module__ = "torch.nn.utils.parametrizations"
+
+
 def hooked_norm(model):
     parametrizations.weight_norm(model.readout)
     hooked(model.readout.parametrizations.weight[0])
@@ -248,10 +429,11 @@ def replaced_limit(model):
     "change",
     [
         lambda model: parametrize.register_parametrization(model.readout, "weight", Later()),
+        lambda model: parametrize.register_parametrization(model.readout, "weight", Torchs()),
         hooked_norm,
         replaced_limit,
     ],
-    ids=["later", "hook", "replaced"],
+    ids=["later", "under another name", "hook", "replaced"],
 )
 def test_other_parametrizations_are_refused(change):
     for check in (CHECKS["lipschitz"], CHECKS["certify"], OWN["lost links"]):

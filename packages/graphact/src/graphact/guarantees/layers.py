@@ -35,7 +35,7 @@ from graphact.guarantees.rules import (
 from graphact.nn import GraphModule
 from graphact.nn.description import call_on_graph, describe_on
 from graphact.nn.module import describe
-from graphact.nn.unchanged import check_untouched, original_class
+from graphact.nn.unchanged import check_untouched, is_of_known_class, original_class, replaced_globals
 from graphact.spec import (
     AdaptiveFilter,
     Filter,
@@ -264,6 +264,7 @@ def check_parts(module: nn.Module) -> None:
     No comparison with the forward finds all of that: a hook may act on values that no random signal has, and a
     parametrization may give other values later.
     """
+    checked: set[type] = set()
     for name, part in module.named_modules():
         try:
             check_untouched(part)
@@ -271,6 +272,7 @@ def check_parts(module: nn.Module) -> None:
             if getattr(part, "_compiled_call_impl", None) is not None:  # copies of it do not have that code
                 reason = "it was compiled in place, and nothing is known of the compiled code: take a copy by "
                 raise UnsupportedModelError("", f"{reason}copy.deepcopy, which is not compiled")
+            check_globals(original_class(part), checked)
         except UnsupportedModelError as error:
             raise (error.inside(name) if name else error) from None
 
@@ -280,12 +282,22 @@ def check_parametrizations(part: nn.Module) -> None:
     parametrized = part.parametrizations.items() if parametrize.is_parametrized(part) else ()  # type: ignore[union-attr, operator]
     for name, steps in parametrized:
         for step in steps:
-            if type(step).__module__ not in STEADY:
+            if type(step).__module__ not in STEADY or not is_of_known_class(step):
                 reason = f"nothing is known about the parametrization {type(step).__name__} of its {name}"
                 raise UnsupportedModelError("", f"{reason}: make it an ordinary parameter with remove_parametrizations")
             if step.training and any(True for _ in step.buffers()):
                 reason = f"its parametrization gives another {name} in every call: call eval() of the model first"
                 raise UnsupportedModelError("", reason)
+
+
+def check_globals(kind: type[nn.Module], checked: set[type]) -> None:
+    """Raise if a function of torch, PyG or graphact that a class calls was replaced; each class is looked at once."""
+    if kind in checked:
+        return
+    checked.add(kind)
+    if replaced := next(replaced_globals(kind), None):
+        reason = f"the function {replaced}, which {kind.__name__} calls, was replaced: put the original one back"
+        raise UnsupportedModelError("", reason)
 
 
 @torch.no_grad()
