@@ -327,10 +327,14 @@ class Lookup:
         """Return whether the network that validates best gains significantly (Holm), whatever the rounds."""
         return all(line["gain_p_holm"] < ALPHA and line["gain"] > 0 for line in self.best_at_rounds(split))
 
+    def best_of_rounds(self, split):
+        """Return the network of these that validates best of all numbers of rounds."""
+        return max(self.best_at_rounds(split), key=lambda line: line["validation"])
+
     def rounds_gains(self, split):
-        """Return these gains with their rival and rounds."""
-        return " and ".join(
-            f"{self.gain(line)} over {KINDS[line['rival']]} at {line['rounds']} rounds"
+        """Return these gains with their network, rival and rounds."""
+        return ", ".join(
+            f"{KINDS[line['kind']]} {self.gain(line)} over {KINDS[line['rival']]} at {line['rounds']} rounds"
             for line in self.best_at_rounds(split)
         )
 
@@ -369,21 +373,65 @@ class Lookup:
         kinds = {line["kind"] for line in self.tables["rounds"]}
         return " and ".join(words for kind, words in POINTWISE_KINDS.items() if kind in kinds)
 
-    def shift_matters(self, split):
-        """Return whether a bank differs significantly (Holm) from the network with its functions and no shift."""
-        return any(line["shift_p_holm"] < ALPHA for line in self.lines("rounds", split=split) if line["relative"])
+    def paper_unseen(self):
+        """Return the line of Max G.A. in the paper's two layers on unseen sources, of the most networks."""
+        where = {"experiment": "source-localization", "split": "unseen"}
+        found = self.lines("unseen", method="max-ga", hops=2, features=8, **where)
+        return found[0] if found else self.line("unseen", method="max-ga, raw signals", **where)
+
+    def shifts(self, bank, sign=None, split=None):
+        """Return the lines of a bank beside the network with its functions and no shift; or those that differ.
+
+        The sign is that of a significant difference (Holm).
+        """
+        lines = [line for line in self.lines("rounds", kind=bank) if line["shift"] is not None]
+        lines = [line for line in lines if split in (None, line["split"])]
+        if sign is None:
+            return lines
+        return [line for line in lines if line["shift_p_holm"] < ALPHA and sign * line["shift"] > 0]
+
+    def lacking(self):
+        """Return what was not run though it could change a conclusion, as words."""
+        kinds = {(line["split"], line["rounds"], line["kind"]) for line in self.tables["rounds"]}
+        tasks = {(line["experiment"], line["kind"]) for line in self.tables["rounds-tasks"]}
+        methods = {line["method"] for line in self.lines("unseen", split="unseen", features=8)}
+        missing = {
+            "at equal rounds: GATv2": not any(kind == "gatv2" for *_, kind in kinds),
+            "SiLU, LeakyReLU and tanh": ("unseen", 4, "silu") not in kinds,
+            "banks at 9 rounds on a random split": ("random", 9, "bank-max") not in kinds,
+            "consensus": ("consensus", "bank-max") not in tasks,
+        }
+        others = {
+            "unseen sources for all methods of Table 1": not {"max-ga", "max-l", "median-ga", "kernel-ga"} <= methods,
+            "Minesweeper with banks": not self.lines("node-banks", level="minesweeper"),
+        }
+        parts = [", ".join(words for words, is_missing in own.items() if is_missing) for own in (missing, others)]
+        return "; ".join(filter(None, parts))
+
+    def four_functions_lead(self):
+        """Return whether the bank of four functions has the highest accuracy of all banks wherever it was run."""
+        banks = [line for line in self.tables["rounds"] if line["kind"].startswith("bank-")]
+        own = [line for line in banks if line["kind"] == "bank-pna"]
+        places = [(line["split"], line["rounds"], line["mean"]) for line in own]
+        return all(m >= one["mean"] for s, n, m in places for one in banks if (one["split"], one["rounds"]) == (s, n))
+
+    def maximum_matters(self):
+        """Return whether a bank with a maximum is significantly better than with a mean, wherever both were run."""
+        lines = [line for line in self.tables["rounds"] if line["control"] is not None]
+        return bool(lines) and all(line["control"] > 0 and line["control_p_holm"] < ALPHA for line in lines)
 
     def shift_table(self, *, with_tasks=False):
-        """Return each bank minus the network that takes the same functions without a shift; of errors if asked for."""
+        """Return each bank minus the network with its functions and no shift, or minus its linear control."""
         body = [["bank", "minus", "split", "rounds", "networks", "difference", "p (Holm)"]]
         errors = self.tables["rounds-tasks"] if with_tasks else []
-        for line in (line for line in [*self.tables["rounds"], *errors] if line["relative"]):
-            texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
-            digits = 1
-            if "experiment" in line:
-                texts[2], digits = f"{line['experiment']}, RMSE", 3
-            texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift", digits)]
-            body.append([*texts, p_text(line["shift_p_holm"])])
+        for prefix in ("shift", "control"):
+            for line in (line for line in [*self.tables["rounds"], *errors] if line.get(prefix) is not None):
+                texts = [KINDS[line["kind"]], KINDS[line[f"{prefix}_minus"]], line["split"]]
+                digits = 1
+                if "experiment" in line:
+                    texts[2], digits = f"{line['experiment']}, RMSE", 3
+                texts += [str(line["rounds"]), str(line[f"{prefix}_networks"]), self.gain(line, prefix, digits)]
+                body.append([*texts, p_text(line[f"{prefix}_p_holm"])])
         return body
 
     def linear_methods_win(self):

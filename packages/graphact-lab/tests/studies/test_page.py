@@ -158,6 +158,15 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     assert literal_numbers(text) == []
     assert "at equal rounds no adaptive bank gains" in text
     assert known.no_bank_gains("denoising")
+    text = " ".join(text.split())
+    assert "and four lead" in text
+    assert known.four_functions_lead()
+    assert "That bank does not differ significantly from PNA" in text
+    assert known.shifts("bank-pna", 1) + known.shifts("bank-pna", -1) == []
+    assert "ahead of SAGE-max on a random split" in text
+    wide = [line for line in known.shifts("bank-max", split="random") if line["shift_networks"] == 160]
+    assert wide
+    assert [line for line in wide if line not in known.shifts("bank-max", 1)] == []
 
 
 @pytest.mark.parametrize("path", ["README.md", "docs/index.md"])
