@@ -1,4 +1,4 @@
-"""Quality at equal rounds is that of independent code, on 10 graphs and 200 networks a cell where ours has 40 graphs."""
+"""Quality at equal rounds is that of independent code, which has 10 graphs and 200 networks a cell; ours 40 graphs."""
 
 import math
 

@@ -5,8 +5,11 @@ import re
 
 import pytest
 
+from air_time import AirTime
 from draw import FIGURES, spread_out
 from evidence import NotRunError
+from graphact_lab.experiments.scheduling.experiment import WIDTH
+from graphact_lab.experiments.scheduling.report import REPEATED_RULE, RULE
 from lookup import KINDS, Lookup, signed
 from page import PAGES, TEMPLATES, literal_numbers, render_pages, wrapped
 from support.places import ROOT
@@ -92,7 +95,7 @@ def test_the_winner_is_named_by_validation(known):
 
 def test_pages_are_short_and_their_files_are_there():
     prose = {}
-    for name in ("results", "choosing", "performance"):
+    for name in ("results", "choosing", "performance", "scheduling"):
         text = (DOCS / f"{name}.md").read_text()
         links = re.findall(r"\]\(((?:figures|tables)/[^)#]+)", text)
         assert [link for link in links if not (DOCS / link).exists()] == []
@@ -102,6 +105,7 @@ def test_pages_are_short_and_their_files_are_there():
     assert prose["results"] <= 1500
     assert prose["choosing"] <= 600
     assert prose["performance"] <= 1000
+    assert prose["scheduling"] <= 900
 
 
 def test_figures_on_the_page_are_those_that_are_drawn(known):
@@ -167,6 +171,25 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     wide = [line for line in known.shifts("bank-max", split="random") if line["shift_networks"] == 160]
     assert wide
     assert [line for line in wide if line not in known.shifts("bank-max", 1)] == []
+
+
+def test_numbers_of_link_scheduling_are_those_of_its_rows():
+    air = AirTime()
+    lossy = {"graphs": "random", "loss": 0.2}
+    rules = [row for row in air.rows if row["kind"] == "baseline" and row.get("condition") == lossy]
+    once = {row["rounds"]: row["value"] for row in rules if row["method"] == RULE}
+    repeated = {row["rounds"]: row["value"] for row in rules if row["method"] == REPEATED_RULE}
+    assert air.rule_table()[3][2:] == [f"{max(once[m] for m in once if m <= n):.3f}" for n in air.budgets]
+    assert air.rule_table()[4][3:] == [f"{repeated[n]:.3f}" for n in air.budgets[1:]]
+    usual = [row for row in air.rows if row.get("condition") == {"graphs": "random"}]
+    own = [row for row in usual if row["method"] == "bank" and (row["rounds"], row["setting"]) == (2, WIDTH)]
+    rule = max(row["value"] for row in usual if row["method"] == RULE and row["rounds"] <= 2)
+    gap = 100 * (sum(row["value"] for row in own) / len(own) - rule)
+    assert air.gap("bank", 2).strip("*").startswith(f"{gap:+.1f} ± ")
+    heads, *body = air.stable_table()
+    for contention, *cells in body:
+        for name, cell in zip(heads[1:], cells, strict=True):
+            assert cell.startswith(f"{air.stable(name, int(contention)):.2f} (")
 
 
 @pytest.mark.parametrize("path", ["README.md", "docs/index.md"])

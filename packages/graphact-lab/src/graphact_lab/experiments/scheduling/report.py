@@ -29,12 +29,12 @@ TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geom
 MAX_DRAWN = 25.0  # points; intervals of two seeds reach further
 LIGHT = 0.7  # the load at which delay is told, or the nearest one
 INTRODUCTION = """\
-Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
+Load is what the winners of a slot carry over what the centralised greedy by utility carries; after it stand the points
+of load beyond the rule, bold where they are significant. The rule has at most as
 many rounds as the keys, in the number that carries most; where messages are lost it may repeat its own, as often as
 carries most on validation graphs. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
 table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
-GAPS = "Points of load beyond the rule; bold where they are significant:"
-ONE_ITERATION = "The same with one iteration of the rule, all other rounds for the network:"
+ONE_ITERATION = "Points of load beyond the rule with one iteration, all other rounds for the network:"
 REPEATED_RULE = f"{RULE}, repeated"
 IN_TIME = """\
 Each scheduler has the rounds and layers that are best on this traffic itself. A choice of more flatters more; numbers
@@ -90,28 +90,24 @@ def gap_of(rows: Sequence[Row], own: Sequence[Row], condition: Mapping[str, Any]
 
 
 def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
-    """Loads under a condition, and their differences from the rule at equal rounds."""
-    jobs = best_jobs(rows, setting)
+    """Loads under a condition, with their differences from the rule at equal rounds."""
+    jobs, loses = best_jobs(rows, setting), "loss" in condition
     budgets = sorted({rounds for _, rounds in jobs})
-    header = ("keys", *(f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets))
-    lines, loses = list[Sequence[str]](), "loss" in condition
+    lines = [(f"rule {REPEATED_RULE if loses else RULE}", *(fmean(rule_at(rows, condition, n)) for n in budgets))]
     if loses:
         own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
-        most = [max(row["value"] for row in own if row["rounds"] <= rounds) for rounds in budgets]
-        lines.append((f"rule {RULE}, each message once", *(f"{value:.3f}" for value in most)))
-    rule = f"rule {REPEATED_RULE if loses else RULE}"
-    lines.append((rule, *(f"{fmean(rule_at(rows, condition, rounds)):.3f}" for rounds in budgets)))
-    for method in dict.fromkeys(method for method, _ in jobs):
-        found = [ratios(jobs.get((method, rounds), []), condition) for rounds in budgets]
-        lines.append((LABELS[method], *(f"{crossed(each).mean:.3f}" if each else "" for each in found)))
+        most = (max(row["value"] for row in own if row["rounds"] <= rounds) for rounds in budgets)
+        lines.insert(0, (f"rule {RULE}, each message once", *most))
+    body: list[Sequence[str]] = [(name, *(f"{value:.3f}" for value in loads)) for name, *loads in lines]
     simple = [
         f"{row['method']} {row['value']:.3f}"
         for row in choose(rows, kind="baseline", condition=dict(condition))
         if row["rounds"] in (0, None)
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
-    parts = [f"### {title}", markdown_table(header, lines), ", ".join(simple) + "."]
-    parts += [GAPS, markdown_table(header, gap_lines(rows, jobs, condition, budgets))]
+    header = ("keys", *(f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets))
+    table = markdown_table(header, [*body, *gap_lines(rows, jobs, condition, budgets, with_loads=True)])
+    parts = [f"### {title}", table, ", ".join(simple) + "."]
     if loses:
         single = best_jobs(one_iteration(rows), setting)
         parts += [ONE_ITERATION, markdown_table(header, gap_lines(rows, single, condition, budgets))]
@@ -119,21 +115,24 @@ def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any])
 
 
 def gap_lines(
-    rows: Sequence[Row], jobs: Mapping[tuple[str, int], Sequence[Row]], condition: Mapping[str, Any], budgets: list[int]
+    rows: Sequence[Row],
+    jobs: Mapping[tuple[str, int], Sequence[Row]],
+    condition: Mapping[str, Any],
+    budgets: Sequence[int],
+    *,
+    with_loads: bool = False,
 ) -> list[Sequence[str]]:
     """A line for each method: differences from the rule, with Holm's p over all of them."""
     gaps = {(method, n): gap_of(rows, own, condition, n) for (method, n), own in jobs.items() if ratios(own, condition)}
     adjusted = dict(zip(gaps, holm([gap.p_unlike() for gap in gaps.values()]), strict=True))
-    return [
-        (LABELS[method], *(show(gaps.get((method, n)), adjusted.get((method, n), 1.0)) for n in budgets))
-        for method in dict.fromkeys(method for method, _ in gaps)
-    ]
+    loads = {place: f"{crossed(ratios(jobs[place], condition)).mean:.3f}, " if with_loads else "" for place in gaps}
+    texts = {place: loads[place] + show(gap, adjusted[place]) for place, gap in gaps.items()}
+    methods = dict.fromkeys(method for method, _ in gaps)
+    return [(LABELS[method], *(texts.get((method, n), "") for n in budgets)) for method in methods]
 
 
-def show(gap: Estimate | None, p: float) -> str:
+def show(gap: Estimate, p: float) -> str:
     """A difference in points of load, with its interval; bold where it is significant."""
-    if gap is None:
-        return ""
     text = f"{100 * gap.mean:+.1f} ± {100 * gap.margin:.1f}"
     return f"**{text}**" if p < 0.05 else text
 
