@@ -13,7 +13,7 @@ from graphact_lab.experiments.scheduling.report import (
     best_jobs,
     crossed,
     gap_of,
-    one_iteration,
+    gaps_under,
     ratios,
     rule_at,
     schedulers,
@@ -21,7 +21,7 @@ from graphact_lab.experiments.scheduling.report import (
     tried_in_time,
     worth,
 )
-from graphact_lab.statistics import ALPHA, choose, holm
+from graphact_lab.statistics import ALPHA, choose
 from graphact_lab.store import Store
 
 ROWS = Path(__file__).parent.parent / "results" / "scheduling"
@@ -37,7 +37,6 @@ class AirTime:
         if not choose(self.rows, kind="slots", of="model"):
             self.rows_in_time = Store(folder / "medium").rows()
         self.jobs = best_jobs(self.rows, WIDTH)
-        self.single = best_jobs(one_iteration(self.rows), WIDTH)
         self.budgets = sorted({rounds for _, rounds in self.jobs})
         self.cached = {}
 
@@ -46,10 +45,7 @@ class AirTime:
         place = kind, loss, setting
         if place not in self.cached:
             condition = {"graphs": kind} | ({"loss": loss} if loss else {})
-            jobs = best_jobs(one_iteration(self.rows) if loss else self.rows, setting)
-            found = {key: gap_of(self.rows, own, condition, key[1]) for key, own in jobs.items()}
-            adjusted = holm([gap.p_unlike() for gap in found.values()])
-            self.cached[place] = dict(zip(found, zip(found.values(), adjusted, strict=True), strict=True))
+            self.cached[place] = gaps_under(self.rows, setting, condition)
         return self.cached[place]
 
     def gap(self, method, rounds, kind="random", loss=None):

@@ -29,16 +29,17 @@ TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geom
 MAX_DRAWN = 25.0  # points; intervals of two seeds reach further
 LIGHT = 0.7  # the load at which delay is told, or the nearest one
 INTRODUCTION = """\
-Load is what the winners of a slot carry over what the centralised greedy by utility carries; after it stand the points
-of load beyond the rule, bold where they are significant. The rule has at most as
-many rounds as the keys, in the number that carries most; where messages are lost it may repeat its own, as often as
-carries most on validation graphs. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
-table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
-ONE_ITERATION = "Points of load beyond the rule with one iteration, all other rounds for the network:"
+Load is what the winners of a slot carry over what the centralised greedy by utility carries. The first line of a table
+is the load of the rule; the others are the points of load of keys beyond it, bold where they are significant. The rule
+has at most as many rounds as the keys, in the number that carries most; where messages are lost it may repeat its own,
+as often as carries most on validation graphs. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's
+over the table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have
+chosen; where messages are lost, a second iteration collides, and all rounds but one go to layers."""
 REPEATED_RULE = f"{RULE}, repeated"
 IN_TIME = """\
 Each scheduler has the rounds and layers that are best on this traffic itself. A choice of more flatters more; numbers
 of choices: {counts}."""
+Place = tuple[str, int]  # a method and its rounds
 
 
 def crossed(values: Sequence[Sequence[float]]) -> Estimate:
@@ -60,11 +61,6 @@ def best_jobs(rows: Sequence[Row], setting: str) -> dict[tuple[str, int], list[R
         place: max(jobs.values(), key=lambda own: fmean(row["validation"] for row in own))
         for place, jobs in found.items()
     }
-
-
-def one_iteration(rows: Sequence[Row]) -> list[Row]:
-    """The rows of keys for one iteration of the rule."""
-    return [row for row in rows if row.get("iterations") == 1]
 
 
 def ratios(rows: Sequence[Row], condition: Mapping[str, Any]) -> list[list[float]]:
@@ -89,16 +85,22 @@ def gap_of(rows: Sequence[Row], own: Sequence[Row], condition: Mapping[str, Any]
     return crossed([[one - other for one, other in zip(each, rule, strict=True)] for each in ratios(own, condition)])
 
 
-def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
-    """Loads under a condition, with their differences from the rule at equal rounds."""
-    jobs, loses = best_jobs(rows, setting), "loss" in condition
-    budgets = sorted({rounds for _, rounds in jobs})
-    lines = [(f"rule {REPEATED_RULE if loses else RULE}", *(fmean(rule_at(rows, condition, n)) for n in budgets))]
-    if loses:
-        own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
-        most = (max(row["value"] for row in own if row["rounds"] <= rounds) for rounds in budgets)
-        lines.insert(0, (f"rule {RULE}, each message once", *most))
-    body: list[Sequence[str]] = [(name, *(f"{value:.3f}" for value in loads)) for name, *loads in lines]
+def gaps_under(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> dict[Place, tuple[Estimate, float]]:
+    """Keys minus the classical rule, with Holm's p over all of them; where messages are lost, of one iteration."""
+    kept = [row for row in rows if row.get("iterations") == 1] if "loss" in condition else rows
+    gaps = {place: gap_of(rows, own, condition, place[1]) for place, own in best_jobs(kept, setting).items()}
+    adjusted = holm([gap.p_unlike() for gap in gaps.values()])
+    return {place: (gap, p) for (place, gap), p in zip(gaps.items(), adjusted, strict=True)}
+
+
+def gap_table(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
+    """Loads of the rule under a condition, and differences of keys from it at equal rounds."""
+    gaps = gaps_under(rows, setting, condition)
+    budgets = sorted({rounds for _, rounds in gaps})
+    rule = f"rule {REPEATED_RULE if 'loss' in condition else RULE}"
+    lines: list[Sequence[str]] = [(rule, *(f"{fmean(rule_at(rows, condition, rounds)):.3f}" for rounds in budgets))]
+    for method in dict.fromkeys(method for method, _ in gaps):
+        lines.append((LABELS[method], *(show(*gaps[method, n]) if (method, n) in gaps else "" for n in budgets)))
     simple = [
         f"{row['method']} {row['value']:.3f}"
         for row in choose(rows, kind="baseline", condition=dict(condition))
@@ -106,29 +108,7 @@ def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any])
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
     header = ("keys", *(f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets))
-    table = markdown_table(header, [*body, *gap_lines(rows, jobs, condition, budgets, with_loads=True)])
-    parts = [f"### {title}", table, ", ".join(simple) + "."]
-    if loses:
-        single = best_jobs(one_iteration(rows), setting)
-        parts += [ONE_ITERATION, markdown_table(header, gap_lines(rows, single, condition, budgets))]
-    return parts
-
-
-def gap_lines(
-    rows: Sequence[Row],
-    jobs: Mapping[tuple[str, int], Sequence[Row]],
-    condition: Mapping[str, Any],
-    budgets: Sequence[int],
-    *,
-    with_loads: bool = False,
-) -> list[Sequence[str]]:
-    """A line for each method: differences from the rule, with Holm's p over all of them."""
-    gaps = {(method, n): gap_of(rows, own, condition, n) for (method, n), own in jobs.items() if ratios(own, condition)}
-    adjusted = dict(zip(gaps, holm([gap.p_unlike() for gap in gaps.values()]), strict=True))
-    loads = {place: f"{crossed(ratios(jobs[place], condition)).mean:.3f}, " if with_loads else "" for place in gaps}
-    texts = {place: loads[place] + show(gap, adjusted[place]) for place, gap in gaps.items()}
-    methods = dict.fromkeys(method for method, _ in gaps)
-    return [(LABELS[method], *(texts.get((method, n), "") for n in budgets)) for method in methods]
+    return [f"### {title}", markdown_table(header, lines), ", ".join(simple) + "."]
 
 
 def show(gap: Estimate, p: float) -> str:
@@ -137,31 +117,27 @@ def show(gap: Estimate, p: float) -> str:
     return f"**{text}**" if p < 0.05 else text
 
 
-def schedulers(rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
-    """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds."""
+def jobs_in_time(rows: Sequence[Row]) -> dict[str, dict[int, dict[Any, list[Row]]]]:
+    """The outcomes in time of each kind of scheduler, by contention and by rounds and layers."""
     found = dict[str, dict[int, dict[Any, list[Row]]]]()
     for row in choose(rows, kind="slots"):
-        split = row["rounds"], row.get("layers")
-        found.setdefault(label_in_time(row), {}).setdefault(row["contention"], {}).setdefault(split, []).append(
-            dict(row)
-        )
+        rule = "greedy, no messages" if row["method"] == CENTRAL else f"rule {row['method']}"
+        own = found.setdefault(LABELS.get(row["method"], rule), {}).setdefault(row["contention"], {})
+        own.setdefault((row["rounds"], row.get("layers")), []).append(dict(row))
+    return found
+
+
+def schedulers(rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
+    """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds."""
     return {
         label: {contention: max(jobs.values(), key=worth) for contention, jobs in own.items()}
-        for label, own in found.items()
+        for label, own in jobs_in_time(rows).items()
     }
-
-
-def label_in_time(row: Mapping[str, Any]) -> str:
-    """Return the name of the scheduler of a row."""
-    return LABELS.get(row["method"]) or f"rule {row['method']}".replace(f"rule {CENTRAL}", "greedy, no messages")
 
 
 def tried_in_time(rows: Sequence[Row]) -> dict[str, int]:
     """Return how many pairs of rounds and layers of each scheduler the best one is chosen from."""
-    found = dict[str, set[Any]]()
-    for row in choose(rows, kind="slots"):
-        found.setdefault(label_in_time(row), set()).add((row["rounds"], row.get("layers")))
-    return {label: len(splits) for label, splits in found.items()}
+    return {label: len(next(iter(own.values()))) for label, own in jobs_in_time(rows).items()}
 
 
 def worth(rows: Sequence[Row]) -> tuple[float, float]:
@@ -193,25 +169,21 @@ def loads_of(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> list[float]:
 
 
 def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
-    """Points of load beyond the classical rule in as many rounds, a panel for each kind of graphs and share of losses.
-
-    Where messages are lost, keys are for one iteration of the rule, as in the second table of these conditions.
-    """
-    methods = list(dict.fromkeys(method for method, _ in best_jobs(rows, setting)))
+    """Points of load beyond the classical rule at equal rounds, a panel for each kind of graphs and share of losses."""
     conditions = {title: {"graphs": kind} for kind, title in TITLES.items()}
     losses = sorted({row["condition"]["loss"] for row in rows if "loss" in row.get("condition", {})})
-    lossy = {f"Random, {100 * loss:g} % lost": {"graphs": "random", "loss": loss} for loss in losses}
-    sheet = new_sheet(5.2 + 2.2 * bool(lossy), 6.4)
-    panels = sheet.subplots(2 + bool(lossy), 2, sharex=True).flatten()
-    for axes, (title, condition) in zip(panels, (conditions | lossy).items(), strict=True):
-        jobs = best_jobs(one_iteration(rows) if title in lossy else rows, setting)
+    conditions |= {f"Random, {100 * loss:g} % lost": {"graphs": "random", "loss": loss} for loss in losses}
+    sheet = new_sheet(5.2 + 2.2 * bool(losses), 6.4)
+    panels = sheet.subplots(2 + bool(losses), 2, sharex=True).flatten()
+    for axes, (title, condition) in zip(panels, conditions.items(), strict=True):
+        gaps = gaps_under(rows, setting, condition)
+        methods = list(dict.fromkeys(method for method, _ in gaps))
         axes.axhline(0.0, color=INK, linewidth=1.4, label=f"rule {RULE}")
         for place, method in enumerate(methods):
-            gaps = {n: gap_of(rows, own, condition, n) for (name, n), own in jobs.items() if name == method}
-            rounds = sorted(gaps)
-            apart = [n + 0.08 * (place - (len(methods) - 1) / 2) for n in rounds]
+            own = {n: gap for (name, n), (gap, _) in sorted(gaps.items()) if name == method}
+            apart = [n + 0.08 * (place - (len(methods) - 1) / 2) for n in own]
             look: dict[str, Any] = {"color": COLORS[method], "marker": MARKERS[method], "linewidth": 1.0}
-            means, margins = ([100 * getattr(gaps[n], name) for n in rounds] for name in ("mean", "margin"))
+            means, margins = ([100 * getattr(gap, name) for gap in own.values()] for name in ("mean", "margin"))
             axes.errorbar(apart, means, margins, **look, markersize=4, label=LABELS[method])
         axes.set(title=title, xlabel="Rounds", ylabel="Points of load beyond the rule")
         axes.set_ylim(max(axes.get_ylim()[0], -MAX_DRAWN), min(axes.get_ylim()[1], MAX_DRAWN))
@@ -256,7 +228,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     for setting in sorted(settings, key=lambda name: name == NARROW):
         title = f"{setting.capitalize()}{', trained with queues' if setting == NARROW else ''}"
         parts += [f"## {title}", f"![Load beyond the rule](figures/loads-{setting.replace(' ', '-')}.png)"]
-        parts += [text for condition in conditions for text in load_tables(rows, setting, condition)]
+        parts += [text for condition in conditions for text in gap_table(rows, setting, condition)]
     tried = tried_in_time(rows).items()
     counts = ", ".join(f"{label} {count}" for label, count in tried)
     parts += [
