@@ -24,7 +24,7 @@ from graphact_lab.experiments.scheduling.report import (
 from graphact_lab.statistics import ALPHA, choose
 from graphact_lab.store import Store
 
-ROWS = Path(__file__).parent.parent / "results" / "scheduling"
+ROWS = Path(__file__).parent.parent / "results" / "scheduling" / "full"
 SHORT = {LABELS["bank"]: "adaptive bank", LABELS["topology"]: "GCN"}
 LOSSES = (0.05, 0.2)
 
@@ -33,9 +33,7 @@ class AirTime:
     """Learned keys beside the classical rule at equal rounds, under losses, and in time."""
 
     def __init__(self, folder=ROWS):
-        self.rows = self.rows_in_time = Store(folder / "full").rows()
-        if not choose(self.rows, kind="slots", of="model"):
-            self.rows_in_time = Store(folder / "medium").rows()
+        self.rows = Store(folder).rows()
         self.jobs = best_jobs(self.rows, WIDTH)
         self.budgets = sorted({rounds for _, rounds in self.jobs})
         self.cached = {}
@@ -138,7 +136,7 @@ class AirTime:
     @cached_property
     def in_time(self):
         """The outcomes in time of each scheduler at its own best number of rounds, by contention."""
-        found = schedulers(self.rows_in_time)
+        found = schedulers(self.rows)
         return {SHORT.get(label, label): own for label, own in found.items() if "no messages" not in label}
 
     def stable(self, label, contention):
@@ -164,13 +162,8 @@ class AirTime:
 
     def tried(self):
         """Return from how many pairs of rounds and layers each scheduler in time is the best one, as words."""
-        counts = tried_in_time(self.rows_in_time)
+        counts = tried_in_time(self.rows)
         return ", ".join(f"{SHORT.get(label, label)} {count}" for label, count in counts.items() if count > 1)
-
-    @property
-    def preset_in_time(self):
-        """The preset of the rows in time."""
-        return self.rows_in_time[0]["preset"]
 
     def setting(self, name):
         """Return one of the settings of the rows at equal rounds."""

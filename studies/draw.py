@@ -265,7 +265,7 @@ def main():
 def draw_air_time(air, folder):
     """Write the figures of link scheduling."""
     with figures.house_style():
-        drawn = {"rounds": draw_gaps(air.rows, WIDTH_KEPT), "time": draw_time(schedulers(air.rows_in_time))}
+        drawn = {"rounds": draw_gaps(air.rows, WIDTH_KEPT), "time": draw_time(schedulers(air.rows))}
         for name, sheet in drawn.items():
             figures.settle(sheet)
             write_atomically(folder / f"scheduling-{name}.svg", figures.to_svg(sheet).encode())

@@ -373,14 +373,9 @@ class Lookup:
         kinds = {line["kind"] for line in self.tables["rounds"]}
         return " and ".join(words for kind, words in POINTWISE_KINDS.items() if kind in kinds)
 
-    def has_paper_unseen(self):
-        """Return whether Max G.A. was run on unseen sources with the networks of Table 1."""
-        return bool(self.lines("unseen", split="unseen", method="max-ga", hops=2, features=8))
-
-    def paper_unseen(self):
-        """Return the line of Max G.A. in the paper's two layers on unseen sources, of the most networks."""
-        method = {"method": "max-ga", "hops": 2, "features": 8} if self.has_paper_unseen() else {"method": OF_20}
-        return self.line("unseen", experiment="source-localization", split="unseen", **method)
+    def paper_unseen(self, method="max-ga", hops=2):
+        """Return the line of an activation in the paper's two layers on unseen sources."""
+        return self.line("unseen", split="unseen", method=method, hops=hops, features=8)
 
     def shifts(self, bank, sign=None, split=None):
         """Return the lines of a bank beside the network with its functions and no shift; or those that differ.
@@ -397,19 +392,18 @@ class Lookup:
         """Return what was not run though it could change a conclusion, as words."""
         kinds = {(line["split"], line["rounds"], line["kind"]) for line in self.tables["rounds"]}
         tasks = {(line["experiment"], line["kind"]) for line in self.tables["rounds-tasks"]}
-        methods = {line["method"] for line in self.lines("unseen", split="unseen", features=8)}
         missing = {
             "at equal rounds: GATv2": not any(kind == "gatv2" for *_, kind in kinds),
             "SiLU, LeakyReLU and tanh": ("unseen", 4, "silu") not in kinds,
             "banks at 9 rounds on a random split": ("random", 9, "bank-max") not in kinds,
             "consensus": ("consensus", "bank-max") not in tasks,
         }
-        others = {
-            "unseen sources for all methods of Table 1": not {"max-ga", "max-l", "median-ga", "kernel-ga"} <= methods,
-            "Minesweeper with banks": not self.lines("node-banks", level="minesweeper"),
-        }
-        parts = [", ".join(words for words, is_missing in own.items() if is_missing) for own in (missing, others)]
-        return "; ".join(filter(None, parts))
+        return ", ".join(words for words, is_missing in missing.items() if is_missing)
+
+    def gains_nothing(self, kind, rounds):
+        """Return whether a network gains nothing significant at a number of rounds, on any split."""
+        lines = self.lines("rounds", kind=kind, rounds=rounds)
+        return not any(line["gain_p_holm"] < ALPHA and line["gain"] > 0 for line in lines)
 
     def four_functions_lead(self):
         """Return whether the bank of four functions has the highest accuracy of all banks wherever it was run."""
@@ -460,18 +454,12 @@ class Lookup:
         return min(holm([line["p"] for line in self.lines("contrasts", **where)])) >= ALPHA
 
     def unseen_table(self):
-        """Return accuracies on a random split and on sources that training never saw."""
+        """Return accuracies on a random split and on unseen sources, of inputs compared with neighbours."""
         methods = {
-            "relu, raw signals": "ReLU",
-            "prelu, raw signals": "PReLU",
-            "max-ga, raw signals": "Max G.A. (2)",
-            "centralised 1-NN, raw signals": "nearest neighbour by distance, all nodes",
-            "preset `best`, relu": "ReLU, inputs compared with neighbours",
-            "preset `best`, max-ga": "Max G.A., inputs compared with neighbours",
-            "centralised 1-NN, local contrast": "nearest neighbour, all nodes, inputs compared with neighbours",
+            "preset `best`, relu": "ReLU",
+            "preset `best`, max-ga": "Max G.A.",
+            "centralised 1-NN, local contrast": "nearest neighbour, all nodes",
         }
-        if self.has_paper_unseen():
-            methods = {method: words for method, words in methods.items() if "raw signals" not in method}
         body = [["", "random split", "unseen sources", "gain on unseen sources"]]
         for method, words in methods.items():
             lines = [
@@ -599,7 +587,6 @@ class Lookup:
         }
 
 
-OF_20 = "max-ga, raw signals"
 RIDGE = "ridge regression on the user's centred ratings"
 
 

@@ -1,16 +1,22 @@
-"""Quality at equal rounds is that of independent code, which has 10 graphs and 200 networks a cell; ours 40 graphs."""
+"""Quality at equal rounds is that of independent code, which has 10 graphs and 200 networks a cell; ours 40 graphs.
+
+Its pointwise networks had GELU. At two rounds PReLU is better, so that there the gain over the strongest is smaller.
+"""
 
 import math
 
 import pytest
 
+from graphact_lab.statistics import difference
 from lookup import Lookup
+from rounds_cells import sweeps
+from support.places import ROOT
 
-# Accuracy by kind, for each split and number of rounds, and the gain of the bank with its interval
+# Accuracy by kind, for each split and number of rounds, and the gain of a bank over GELU with its interval
 ACCURACY = {
     ("random", 2): {"gelu": 51.3, "bank-max": 56.1},
     ("random", 4): {
-        **{"prelu": 65.0, "max-l": 63.5, "sage-max": 67.5},
+        **{"gelu": 65.0, "max-l": 63.5, "sage-max": 67.5},
         **{"bank-max": 74.3, "bank-max-min": 76.5, "pna": 76.3},
     },
     ("random", 6): {
@@ -19,7 +25,7 @@ ACCURACY = {
     },
     ("unseen", 2): {"gelu": 38.1, "bank-max": 43.3},
     ("unseen", 4): {
-        **{"prelu": 43.0, "max-l": 49.0, "sage-max": 47.7},
+        **{"gelu": 43.0, "max-l": 49.0, "sage-max": 47.7},
         **{"bank-max": 49.6, "bank-max-min": 51.0, "pna": 52.1},
     },
     ("unseen", 6): {
@@ -42,6 +48,11 @@ def known():
     return Lookup()
 
 
+@pytest.fixture(scope="module")
+def cells():
+    return sweeps(ROOT / "results" / "rounds")
+
+
 @pytest.mark.parametrize("place", ACCURACY, ids=str)
 def test_accuracies_agree(known, place):
     """Their margins are not known: those of as many graphs as theirs."""
@@ -53,9 +64,9 @@ def test_accuracies_agree(known, place):
 
 
 @pytest.mark.parametrize("place", GAINS, ids=str)
-def test_intervals_of_the_gain_of_a_bank_overlap(known, place):
-    split, rounds = place
-    line = known.line("rounds", split=split, rounds=rounds, kind="bank-max")
+def test_intervals_of_the_gain_of_a_bank_overlap(place, cells):
+    of_place = cells[place]
+    low, high = difference(*(of_place[max(of_place)][kind] for kind in ("bank-max", "gelu")), overlap=None).interval()
     mean, margin = GAINS[place]
-    assert line["gain_low"] <= mean + margin
-    assert line["gain_high"] >= mean - margin
+    assert low <= mean + margin
+    assert high >= mean - margin

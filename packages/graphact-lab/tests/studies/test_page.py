@@ -143,6 +143,8 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     quoted = [
         f"{known.name(winner)} gains {known.gain(winner)} points over {known.name(known.best_pointwise(winner))}",
         f"`max-l` {known.gain(known.locating('max-l', 1))}",
+        f"on unseen sources {known.gain(known.paper_unseen(winner['method'], winner['hops']))}",
+        f"and {known.gain(known.paper_unseen('max-l', 1))} over Maxout",
         f"of {len(known.settings())} settings {len(known.settings(1))} gain significantly",
         f"{len(known.settings(-1))} lose, up to {known.largest_loss():.1f} points",
         f"an error of {known.mean(metropolis, 6)} after ten rounds",
@@ -163,6 +165,7 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     assert "at equal rounds no adaptive bank gains" in text
     assert known.no_bank_gains("denoising")
     text = " ".join(text.split())
+    assert {known.paper_unseen("max-l", hops)["rival"] for hops in (1, 2)} == {"maxout"}
     assert "and four lead" in text
     assert known.four_functions_lead()
     assert "That bank does not differ significantly from PNA" in text
