@@ -145,10 +145,12 @@ class AirTime:
 
     def stable_table(self):
         """Return the largest stable load, and what is carried in overload."""
-        body = [["c", *self.in_time]]
+        body, in_overload = [["c", *self.in_time]], schedulers(self.rows, in_overload=True)
+        overloads = {SHORT.get(label, label): own for label, own in in_overload.items()}
         for contention in sorted(next(iter(self.in_time.values()))):
-            outcomes = (worth(own[contention]) for own in self.in_time.values())
-            body.append([str(contention), *(f"{stable:.2f} ({carried:.3f})" for stable, carried in outcomes)])
+            carried = {label: worth(overloads[label][contention])[1] for label in self.in_time}
+            texts = (f"{self.stable(label, contention):.2f} ({carried[label]:.3f})" for label in self.in_time)
+            body.append([str(contention), *texts])
         return body
 
     def no_key_is_more_stable(self):

@@ -17,7 +17,7 @@ from evidence import PROBLEMS
 from graphact.storage import write_atomically
 from graphact_lab import figures
 from graphact_lab.experiments.scheduling.experiment import WIDTH as WIDTH_KEPT
-from graphact_lab.experiments.scheduling.report import draw_gaps, draw_time, schedulers
+from graphact_lab.experiments.scheduling.report import draw_gaps, draw_time
 from graphact_lab.style import Variant, title_of
 from lookup import KINDS, Lookup
 
@@ -190,7 +190,7 @@ def node_gains(known):
         for line in lines
     ]
     title = "Node classification: no gain, three losses"
-    xlabel = "Accuracy minus the best pointwise (points)"
+    xlabel = "Score minus the best pointwise (points)"
     return forest(title, xlabel, entries, height=0.155, bounds=(-8, 8))
 
 
@@ -265,7 +265,7 @@ def main():
 def draw_air_time(air, folder):
     """Write the figures of link scheduling."""
     with figures.house_style():
-        drawn = {"rounds": draw_gaps(air.rows, WIDTH_KEPT), "time": draw_time(schedulers(air.rows))}
+        drawn = {"rounds": draw_gaps(air.rows, WIDTH_KEPT), "time": draw_time(air.rows)}
         for name, sheet in drawn.items():
             figures.settle(sheet)
             write_atomically(folder / f"scheduling-{name}.svg", figures.to_svg(sheet).encode())

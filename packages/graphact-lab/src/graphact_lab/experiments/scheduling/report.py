@@ -127,10 +127,13 @@ def jobs_in_time(rows: Sequence[Row]) -> dict[str, dict[int, dict[Any, list[Row]
     return found
 
 
-def schedulers(rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
-    """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds."""
+def schedulers(rows: Sequence[Row], *, in_overload: bool = False) -> dict[str, dict[int, list[Row]]]:
+    """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds.
+
+    The best has the largest stable load, or carries most in overload.
+    """
     return {
-        label: {contention: max(jobs.values(), key=worth) for contention, jobs in own.items()}
+        label: {c: max(jobs.values(), key=lambda own: worth(own)[in_overload:]) for c, jobs in own.items()}
         for label, own in jobs_in_time(rows).items()
     }
 
@@ -193,23 +196,25 @@ def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
     return sheet
 
 
-def draw_time(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> Any:
-    """Draw the load that each scheduler carries in overload, over the messages that follow each other in a round."""
-    sheet = new_sheet(3.2, 5.0)
-    axes = sheet.subplots()
+def draw_time(rows: Sequence[Row]) -> Any:
+    """Draw the largest stable load, and the load carried in overload, over the messages that follow each other."""
+    sheet = new_sheet(3.2, 6.4)
     looks: dict[str, Any] = {
         LABELS[method]: {"color": COLORS[method], "marker": MARKERS[method], "linestyle": "-"} for method in METHODS
     }
     looks |= {f"rule {RULE}": {"color": INK, "marker": "s"}, "rule w": {"color": INK, "marker": "o", "linestyle": "--"}}
-    for label, own in found.items():
-        contentions = sorted(own)
-        carried = [worth(own[contention])[1] for contention in contentions]
-        look = looks.get(label, {"color": GREY, "linestyle": ":"})
-        axes.plot(range(len(contentions)), carried, label=label, **look)
-        axes.set_xticks(range(len(contentions)), [str(contention) for contention in contentions])
-    axes.set(xlabel="Messages that follow each other in a round (c)", ylabel=f"Carried at load {loads_of(found)[-1]:g}")
-    axes.grid(axis="y")
-    sheet.legend(*axes.get_legend_handles_labels(), ncols=2, loc="outside upper center")
+    for in_overload, axes in enumerate(sheet.subplots(1, 2)):
+        found = schedulers(rows, in_overload=bool(in_overload))
+        for place, (label, own) in enumerate(found.items()):
+            values = [worth(own[contention])[in_overload] for contention in sorted(own)]
+            apart = [n + 0.05 * (place - len(found) / 2) for n in range(len(values))]
+            look = looks.get(label, {"color": GREY, "linestyle": ":"})
+            axes.plot(apart, values, label=label, **look)
+            axes.set_xticks(range(len(values)), [str(contention) for contention in sorted(own)])
+        overload = f"Carried at load {loads_of(found)[-1]:g}"
+        axes.set(xlabel="Messages in turn in a round (c)", ylabel=overload if in_overload else "Largest stable load")
+        axes.grid(axis="y")
+    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")
     return sheet
 
 
@@ -222,7 +227,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     parts = ["# Link scheduling", INTRODUCTION]
     with house_style():
         figures = {f"loads-{setting.replace(' ', '-')}": draw_gaps(rows, setting) for setting in settings}
-        figures["time"] = draw_time(in_time)
+        figures["time"] = draw_time(rows)
         for name, sheet in figures.items():
             write_atomically(folder / "figures" / f"{name}.png", to_png(sheet))
     for setting in sorted(settings, key=lambda name: name == NARROW):
@@ -234,7 +239,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     parts += [
         "## In time",
         IN_TIME.format(counts=counts),
-        "![Carried in overload](figures/time.png)",
+        "![Stable, and carried in overload](figures/time.png)",
         time_table(in_time),
     ]
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
