@@ -65,8 +65,8 @@ def test_accuracies_agree(known, place):
 
 @pytest.mark.parametrize("place", GAINS, ids=str)
 def test_intervals_of_the_gain_of_a_bank_overlap(place, cells):
-    of_place = cells[place]
-    low, high = difference(*(of_place[max(of_place)][kind] for kind in ("bank-max", "gelu")), overlap=None).interval()
+    sweep = cells[place]
+    low, high = difference(*(sweep[max(sweep)][kind] for kind in ("bank-max", "gelu")), overlap=None).interval()
     mean, margin = GAINS[place]
     assert low <= mean + margin
     assert high >= mean - margin
