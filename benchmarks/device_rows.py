@@ -4,6 +4,7 @@
     python benchmarks/device_rows.py --list > cells.txt      the cells that results/ lacks, in the order of their start
     python benchmarks/device_rows.py --cells cells.txt --minutes 9 --out DIR    train; DIR/rows.zip has what is finished
     python benchmarks/device_rows.py --only a1 --out DIR     train a group
+    python benchmarks/device_rows.py --cells cells.txt --known EARLIER.zip   go on from an earlier run, and its rates
     python benchmarks/device_rows.py --merge DIR/rows.zip    put them into results/
     python benchmarks/device_rows.py --list --repeat         a tenth of the cells that results/ has, drawn at random
     python benchmarks/device_rows.py --compare DIR/rows.zip  what has been trained again beside results/
@@ -40,8 +41,8 @@ FURTHER = ("relu", "silu", "leaky-relu", "tanh", "bank-median", "max-ga-unshifte
 LEAST = ("median-l", "median-ga")
 GRAPHS = {"graphs": 40, "splits": 1}  # 160 networks, four nodes each; more graphs narrow an interval most
 ATTENTION_GRAPHS = {"graphs": 16, "splits": 1, "nodes": 1}  # networks of attention are trained one by one
-# Seconds of a layer of 160 networks on an H200 beside nine other processes
-LAYER_SECONDS = dict.fromkeys(("gelu", "prelu", *FURTHER[:4]), 19) | {"bank-max-min": 25, "bank-pna": 30, "pna": 30}
+# Seconds of a layer of 160 networks on an H200 beside fourteen other processes
+LAYER_SECONDS = dict.fromkeys(("gelu", "prelu", *FURTHER[:4]), 15) | {"bank-max-min": 24, "bank-pna": 30, "pna": 30}
 PACK_EVERY = 20
 
 
@@ -72,7 +73,7 @@ def rounds_cells():
     def cells(group, methods, rounds, task=LOCALIZATION, parts=("random", "unseen"), share=1.0, **shape):
         folder = {"a4": "rounds/attention"}.get(group, "rounds" if task == LOCALIZATION else f"rounds-{task}")
         for method in filter(lambda one: orders_of(one, rounds), methods):
-            seconds = share * (10 + LAYER_SECONDS.get(method, 23) * len(orders_of(method, rounds)))
+            seconds = share * (10 + LAYER_SECONDS.get(method, 20) * len(orders_of(method, rounds)))
             for sources in parts:
                 settings = replace(
                     FULL, task=task, sources=(sources,), methods=(method,), rounds=(rounds,), **(GRAPHS | shape)
@@ -108,7 +109,7 @@ def unseen_cells():
             if narrow and method not in kept:
                 continue
             settings = replace(settings, hops=(1,)) if narrow and method == "kernel-ga" else settings
-            seconds = 90 if method.endswith(("-l", "-ga")) else 40
+            seconds = 30 if not method.endswith(("-l", "-ga")) else 90 if method.startswith("median") else 60
             yield DeviceCell("b2" if narrow else "b1", "source-localization-unseen", settings, 0, seconds)
 
 
@@ -152,17 +153,16 @@ def scheduling_cells():
     """Yield the jobs of link scheduling; the group e1 chooses the rate of each method, and e2 needs it."""
     from graphact_lab.experiments.scheduling.experiment import FULL, NARROW, WIDTH
 
-    yield DeviceCell("e1", "scheduling/full", replace(FULL, methods=()), 0, 100)
+    yield DeviceCell("e1", "scheduling/full", replace(FULL, methods=()), 0, 410)
     for setting in FULL.settings_run:
         for rounds in FULL.rounds:
             for method in FULL.methods:
                 settings = replace(FULL, methods=(method,), rounds=(rounds,), settings_run=(setting,))
                 if settings.jobs:
-                    seconds = len(settings.jobs) * (60 if setting == NARROW else 25)
-                    is_first = rounds == 3 and setting == WIDTH
-                    yield DeviceCell(
-                        "e1" if is_first else "e2", "scheduling/full", settings, 0, seconds + 40 * is_first
-                    )
+                    seconds = len(settings.jobs) * (70 if setting == NARROW else 45)
+                    is_first = rounds == 3 and setting == WIDTH  # which tunes, too
+                    group = "e1" if is_first else "e2"
+                    yield DeviceCell(group, "scheduling/full", settings, 0, seconds + 370 * is_first)
 
 
 def single(protocol):
@@ -369,6 +369,9 @@ def run(options):
     cells = chosen_cells(options)
     folder = options.work or Path(tempfile.mkdtemp(prefix="device-rows-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if options.known:
+        with zipfile.ZipFile(options.known) as archive:
+            archive.extractall(folder)
     options.out.mkdir(parents=True, exist_ok=True)
     known = {path.stem for path in folder.glob("**/rows/*.json")}
     cells = [cell for cell in cells if not known.issuperset(cell.titles)]
@@ -419,6 +422,7 @@ def main():
     parser.add_argument("--data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of rows.zip")
     parser.add_argument("--work", type=Path, help="folder of finished cells (default: a new one)")
+    parser.add_argument("--known", type=Path, metavar="FILE", help="the rows.zip of an earlier run, to go on from")
     parser.add_argument("--merge", type=Path, metavar="FILE", help="put the rows of FILE into results/")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()

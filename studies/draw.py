@@ -1,4 +1,4 @@
-"""Figures of docs/results.md and of the paper, from docs/tables/.
+"""Figures of docs/results.md and of the paper, from docs/tables/, and of docs/scheduling.md, from its rows.
 
     python studies/draw.py                  docs/figures/*.svg
     python studies/draw.py --out DIR --pdf  the same for LaTeX
@@ -12,9 +12,12 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+from air_time import AirTime
 from evidence import PROBLEMS
 from graphact.storage import write_atomically
 from graphact_lab import figures
+from graphact_lab.experiments.scheduling.experiment import WIDTH as WIDTH_KEPT
+from graphact_lab.experiments.scheduling.report import draw_gaps, draw_time
 from graphact_lab.style import Variant, title_of
 from lookup import KINDS, Lookup
 
@@ -187,7 +190,7 @@ def node_gains(known):
         for line in lines
     ]
     title = "Node classification: no gain, three losses"
-    xlabel = "Accuracy minus the best pointwise (points)"
+    xlabel = "Score minus the best pointwise (points)"
     return forest(title, xlabel, entries, height=0.155, bounds=(-8, 8))
 
 
@@ -253,8 +256,19 @@ def main():
     options = parser.parse_args()
     try:
         draw_all(Lookup(), options.out, is_pdf=options.pdf)
+        if not options.pdf:
+            draw_air_time(AirTime(), options.out)
     except PROBLEMS as problem:
         sys.exit(str(problem))
+
+
+def draw_air_time(air, folder):
+    """Write the figures of link scheduling."""
+    with figures.house_style():
+        drawn = {"rounds": draw_gaps(air.rows, WIDTH_KEPT), "time": draw_time(air.rows)}
+        for name, sheet in drawn.items():
+            figures.settle(sheet)
+            write_atomically(folder / f"scheduling-{name}.svg", figures.to_svg(sheet).encode())
 
 
 def draw_all(known, folder, *, is_pdf=False):

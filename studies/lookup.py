@@ -327,10 +327,14 @@ class Lookup:
         """Return whether the network that validates best gains significantly (Holm), whatever the rounds."""
         return all(line["gain_p_holm"] < ALPHA and line["gain"] > 0 for line in self.best_at_rounds(split))
 
+    def best_of_rounds(self, split):
+        """Return the network of these that validates best of all numbers of rounds."""
+        return max(self.best_at_rounds(split), key=lambda line: line["validation"])
+
     def rounds_gains(self, split):
-        """Return these gains with their rival and rounds."""
-        return " and ".join(
-            f"{self.gain(line)} over {KINDS[line['rival']]} at {line['rounds']} rounds"
+        """Return these gains with their network, rival and rounds."""
+        return ", ".join(
+            f"{KINDS[line['kind']]} {self.gain(line)} over {KINDS[line['rival']]} at {line['rounds']} rounds"
             for line in self.best_at_rounds(split)
         )
 
@@ -369,21 +373,62 @@ class Lookup:
         kinds = {line["kind"] for line in self.tables["rounds"]}
         return " and ".join(words for kind, words in POINTWISE_KINDS.items() if kind in kinds)
 
-    def shift_matters(self, split):
-        """Return whether a bank differs significantly (Holm) from the network with its functions and no shift."""
-        return any(line["shift_p_holm"] < ALPHA for line in self.lines("rounds", split=split) if line["relative"])
+    def paper_unseen(self, method="max-ga", hops=2):
+        """Return the line of an activation in the paper's two layers on unseen sources."""
+        return self.line("unseen", split="unseen", method=method, hops=hops, features=8)
+
+    def shifts(self, bank, sign=None, split=None):
+        """Return the lines of a bank beside the network with its functions and no shift; or those that differ.
+
+        The sign is that of a significant difference (Holm).
+        """
+        lines = [line for line in self.lines("rounds", kind=bank) if line["shift"] is not None]
+        lines = [line for line in lines if split in (None, line["split"])]
+        if sign is None:
+            return lines
+        return [line for line in lines if line["shift_p_holm"] < ALPHA and sign * line["shift"] > 0]
+
+    def lacking(self):
+        """Return what was not run though it could change a conclusion, as words."""
+        kinds = {(line["split"], line["rounds"], line["kind"]) for line in self.tables["rounds"]}
+        tasks = {(line["experiment"], line["kind"]) for line in self.tables["rounds-tasks"]}
+        missing = {
+            "at equal rounds: GATv2": not any(kind == "gatv2" for *_, kind in kinds),
+            "SiLU, LeakyReLU and tanh": ("unseen", 4, "silu") not in kinds,
+            "banks at 9 rounds on a random split": ("random", 9, "bank-max") not in kinds,
+            "consensus": ("consensus", "bank-max") not in tasks,
+        }
+        return ", ".join(words for words, is_missing in missing.items() if is_missing)
+
+    def gains_nothing(self, kind, rounds):
+        """Return whether a network gains nothing significant at a number of rounds, on any split."""
+        lines = self.lines("rounds", kind=kind, rounds=rounds)
+        return not any(line["gain_p_holm"] < ALPHA and line["gain"] > 0 for line in lines)
+
+    def four_functions_lead(self):
+        """Return whether the bank of four functions has the highest accuracy of all banks wherever it was run."""
+        banks = [line for line in self.tables["rounds"] if line["kind"].startswith("bank-")]
+        own = [line for line in banks if line["kind"] == "bank-pna"]
+        places = [(line["split"], line["rounds"], line["mean"]) for line in own]
+        return all(m >= one["mean"] for s, n, m in places for one in banks if (one["split"], one["rounds"]) == (s, n))
+
+    def maximum_matters(self):
+        """Return whether a bank with a maximum is significantly better than with a mean, wherever both were run."""
+        lines = [line for line in self.tables["rounds"] if line["control"] is not None]
+        return bool(lines) and all(line["control"] > 0 and line["control_p_holm"] < ALPHA for line in lines)
 
     def shift_table(self, *, with_tasks=False):
-        """Return each bank minus the network that takes the same functions without a shift; of errors if asked for."""
+        """Return each bank minus the network with its functions and no shift, or minus its linear control."""
         body = [["bank", "minus", "split", "rounds", "networks", "difference", "p (Holm)"]]
         errors = self.tables["rounds-tasks"] if with_tasks else []
-        for line in (line for line in [*self.tables["rounds"], *errors] if line["relative"]):
-            texts = [KINDS[line["kind"]], KINDS[line["relative"]], line["split"]]
-            digits = 1
-            if "experiment" in line:
-                texts[2], digits = f"{line['experiment']}, RMSE", 3
-            texts += [str(line["rounds"]), str(line["shift_networks"]), self.gain(line, "shift", digits)]
-            body.append([*texts, p_text(line["shift_p_holm"])])
+        for prefix in ("shift", "control"):
+            for line in (line for line in [*self.tables["rounds"], *errors] if line.get(prefix) is not None):
+                texts = [KINDS[line["kind"]], KINDS[line[f"{prefix}_minus"]], line["split"]]
+                digits = 1
+                if "experiment" in line:
+                    texts[2], digits = f"{line['experiment']}, RMSE", 3
+                texts += [str(line["rounds"]), str(line[f"{prefix}_networks"]), self.gain(line, prefix, digits)]
+                body.append([*texts, p_text(line[f"{prefix}_p_holm"])])
         return body
 
     def linear_methods_win(self):
@@ -409,15 +454,11 @@ class Lookup:
         return min(holm([line["p"] for line in self.lines("contrasts", **where)])) >= ALPHA
 
     def unseen_table(self):
-        """Return accuracies on a random split and on sources that training never saw."""
+        """Return accuracies on a random split and on unseen sources, of inputs compared with neighbours."""
         methods = {
-            "relu, raw signals": "ReLU",
-            "prelu, raw signals": "PReLU",
-            "max-ga, raw signals": "Max G.A. (2)",
-            "centralised 1-NN, raw signals": "nearest neighbour by distance, all nodes",
-            "preset `best`, relu": "ReLU, inputs compared with neighbours",
-            "preset `best`, max-ga": "Max G.A., inputs compared with neighbours",
-            "centralised 1-NN, local contrast": "nearest neighbour, all nodes, inputs compared with neighbours",
+            "preset `best`, relu": "ReLU",
+            "preset `best`, max-ga": "Max G.A.",
+            "centralised 1-NN, local contrast": "nearest neighbour, all nodes",
         }
         body = [["", "random split", "unseen sources", "gain on unseen sources"]]
         for method, words in methods.items():

@@ -1,4 +1,4 @@
-"""Pages whose numbers are lookups in docs/tables/ and results/performance/, and the marked lines of README.md.
+"""Pages whose numbers are lookups in docs/tables/ and in rows of results/, and the marked lines of README.md.
 
     python studies/page.py            write them again
     python studies/page.py --check    compare what is there with the tables; exit status 1 where they differ
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import jinja2
 
+from air_time import AirTime
 from evidence import PROBLEMS
 from graphact.storage import write_atomically
 from lookup import Lookup
@@ -26,6 +27,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 PAGES = {
     "results.md.j2": "docs/results.md",
     "performance.md.j2": "docs/performance.md",
+    "scheduling.md.j2": "docs/scheduling.md",
     "readme-results.md.j2": "README.md",  # the lines between its marks
 }
 BEGIN, END = "<!-- results: written by python studies/page.py -->\n", "<!-- end of results -->\n"
@@ -34,7 +36,7 @@ SETTINGS = re.compile(
     r"""\b[FK]\s=\s\d+(?:,\s\d+)*(?:\s(?:and|to|or|against)\s\d+)?  # settings of networks
     |\b(?:Tables?|Figures?|Section|Prop\.)\s\d[a-d]?(?:\s(?:and|to)\s\d?[a-d]?)?  # exhibits of the paper
     |\((?:19|20)\d\d\)|\b(?:19|20)\d\d\b  # years of publications
-    |\(\d\)|^\d\.\s  # hops of an activation, items of a list
+    |\(\d\)|^\d\.\s|\bGATv2\b  # hops of an activation, items of a list, a name
     |\b9[05]\s%|\bH200\b|\bK\s\+\s1\b""",
     re.VERBOSE | re.MULTILINE,
 )
@@ -57,7 +59,7 @@ def literal_numbers(template):
 
 def render_pages(known):
     """Return the text of every page by its path."""
-    environment = make_environment(known.names() | Timings().names())
+    environment = make_environment(known.names() | Timings().names() | {"air": AirTime()})
     return {path: within_marks(path, wrapped(environment.get_template(name).render())) for name, path in PAGES.items()}
 
 

@@ -24,6 +24,7 @@ from graphact_lab.statistics import difference, holm
 from graphact_lab.store import find_stores
 
 WIDTH = 8
+CONTROLS = {"bank-max": "bank-mean"}  # with as many parameters, a mean in place of the maximum
 
 
 def sweeps(folder):
@@ -81,8 +82,9 @@ def lines_of(folder, task=LOCALIZATION):
             cells = next(own for own, (_, cells) in zip(finite, largest_first, strict=True) if method in cells)
             if method in cells:
                 line = place | line_of(cells, method, rounds, task, measure)
-                found.append(line | over_relative(finite, method, measure))
-    for prefix in ("gain", "shift"):
+                line |= over_other(finite, method, relative_of(method), "shift", measure)
+                found.append(line | over_other(finite, method, CONTROLS.get(method), "control", measure))
+    for prefix in ("gain", "shift", "control"):
         tested = [line for line in found if f"{prefix}_p" in line]
         for line, p in zip(tested, holm([line[f"{prefix}_p"] for line in tested]), strict=True):
             line[f"{prefix}_p_holm"] = p
@@ -109,13 +111,12 @@ def line_of(cells, method, rounds, task, measure):
     return line
 
 
-def over_relative(sweeps_here, method, measure):
-    """Return a bank minus the network with its functions and no shift, in the largest sweep that has both."""
-    other = relative_of(method)
+def over_other(sweeps_here, method, other, prefix, measure):
+    """Return a network minus another one, in the largest sweep that has both."""
     for cells in sweeps_here:
         if method in cells and other in cells:
-            number = {"shift_networks": len(cells[method])}
-            return {"relative": other, **number, **compared("shift", cells[method], cells[other], measure)}
+            number = {f"{prefix}_minus": other, f"{prefix}_networks": len(cells[method])}
+            return number | compared(prefix, cells[method], cells[other], measure)
     return {}
 
 

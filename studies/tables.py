@@ -342,6 +342,7 @@ class Tables:
             return
         common = [cell for cell in self.evidence.cells[studies["unseen"]] if cell.kind == "model"]
         for split, study in studies.items():
+            lines = list[dict]()
             cells = [cell for cell in common if cell in self.evidence.cells[study]]
             for cell in sorted(cells, key=str):
                 rows = self.evidence.cells[study][cell]
@@ -351,8 +352,12 @@ class Tables:
                 line |= {"mean": fmean(values), "sd": stdev(values), "hops": cell.hops, "features": cell.features}
                 if rival not in (None, cell):
                     gain = self._gain(study, rows, self.evidence.cells[study][rival])
-                    line |= {"rival": rival.method, **with_interval("gain", gain)}
-                yield line
+                    line |= {"rival": rival.method, **with_interval("gain", gain), "gain_p": gain.p_unlike()}
+                lines.append(line)
+            tested = [line for line in lines if "gain_p" in line]
+            for line, p in zip(tested, holm([line["gain_p"] for line in tested]), strict=True):
+                line["gain_p_holm"] = p
+            yield from lines
 
     def rounds(self):
         """Return the cells of quality against rounds."""

@@ -36,8 +36,8 @@ PRESETS = ("quick", "paper", "best", "smoke")
 BENCHMARK_PRESETS = ("quick", "full", "smoke")
 # With settings, a runner and a report of their own
 FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = OWN = ("flocking", "scheduling", "rounds", "faulty-sensors")
-FLOCKING_PRESETS = SCHEDULING_PRESETS = ("quick", "medium", "full", "smoke")
-ROUNDS_PRESETS = FAULTY_SENSORS_PRESETS = ("quick", "full", "smoke")
+FLOCKING_PRESETS = ("quick", "medium", "full", "smoke")
+SCHEDULING_PRESETS = ROUNDS_PRESETS = FAULTY_SENSORS_PRESETS = ("quick", "full", "smoke")
 NETWORKS_OF_ROUNDS = (
     "max-ga-unshifted",
     "bank-max",

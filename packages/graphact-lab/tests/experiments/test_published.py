@@ -119,7 +119,8 @@ def test_pages_show_results_and_figures(made):
         assert entry["line"] in page
         if entry["mean"] and entry["kind"] == "model":  # baselines may be near 0, and have more digits then
             assert f"{float(entry['mean']):.{digits}f}" in page, entry
-    assert re.search(r"\bgraphact(-lab)? run\b", page)  # rows published before the division name the command of then
+    named = rf"\bgraphact(-lab)? run\b|{re.escape(ON_A_DEVICE)}"  # rows of before the division: the command of then
+    assert re.search(named, page)
     images = sorted(file.stem for file in (folder / "figures").glob("*.png"))
     assert images == sorted(file.stem for file in (folder / "figures").glob("*.svg")) != []
 

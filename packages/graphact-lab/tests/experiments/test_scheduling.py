@@ -13,7 +13,7 @@ import torch_geometric.nn as pyg
 from graphact.graph import Graph
 from graphact_lab.cli import main
 from graphact_lab.experiments.scheduling.conflicts import KINDS, Conflicts, draw_random
-from graphact_lab.experiments.scheduling.experiment import FULL, WIDTH, KeyJob, find_settings
+from graphact_lab.experiments.scheduling.experiment import FULL, KeyJob, find_settings
 from graphact_lab.experiments.scheduling.greedy_rules import (
     REPEATED,
     RULES,
@@ -30,14 +30,10 @@ from graphact_lab.experiments.scheduling.report import (
     LABELS,
     best_jobs,
     crossed,
-    gap_lines,
-    one_iteration,
     rule_at,
     schedulers,
     time_table,
     tried_in_time,
-    worth,
-    write_page,
 )
 from graphact_lab.experiments.scheduling.runner import (
     LOSSES,
@@ -48,9 +44,7 @@ from graphact_lab.experiments.scheduling.runner import (
     rule_rows,
 )
 from graphact_lab.experiments.scheduling.slots import PACKETS, air_time, run_slots, usual_arrivals
-from graphact_lab.statistics import choose
 from graphact_lab.store import Store
-from support.places import ROOT
 
 SMALL_GRAPHS = 1000
 
@@ -364,51 +358,3 @@ def test_presets_name_methods_that_exist():
     assert {job.method for job in FULL.jobs} <= set(CONVOLUTIONS)
     with pytest.raises(ValueError, match="activation must be one of"):
         find_settings("quick", ("relu",))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("results")
-def test_the_published_report_comes_from_its_rows_and_the_page_quotes_it(tmp_path):
-    published = ROOT / "results" / "scheduling" / "medium"
-    store = Store(published)
-    report = write_page(store.rows(), tmp_path, store.commands()).read_text()
-    assert report == (published / "report.md").read_text()
-    page = (ROOT / "docs" / "scheduling.md").read_text()
-    quoted = re.findall(r"[+-]\d+\.\d ± \d+\.\d|\b\d\.\d{3}\b", page)
-    assert len(quoted) > 15
-    assert [number for number in quoted if number not in report] == []
-    for figure in re.findall(r"\]\((figures/.*?)\)", report):
-        assert (published / figure).exists()
-
-
-def tables_of(page):
-    """The lines of each table of a page by its first head, as cells."""
-    blocks = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
-    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()] for block in blocks]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("results")
-def test_tables_of_the_page_are_computed_from_its_rows():
-    rows = Store(ROOT / "results" / "scheduling" / "medium").rows()
-    loads, gains, stable = tables_of((ROOT / "docs" / "scheduling.md").read_text())
-    names = {"GCN": LABELS["topology"], "adaptive bank": LABELS["bank"]}
-    rounds, single = [1, 2, 3, 4, 5], best_jobs(one_iteration(rows), WIDTH)
-    for share, kind, *cells in loads[2:]:
-        condition = {"graphs": "random", "loss": float(share.removesuffix(" %")) / 100}
-        once = [row for row in choose(rows, method=RULES[1], kind="baseline") if row["condition"] == condition]
-        found = [max(row["value"] for row in once if row["rounds"] <= number) for number in rounds]
-        if kind == "repeated":
-            found = [np.mean(rule_at(rows, condition, number)) for number in rounds]
-        assert cells == [f"{value:.3f}" for value in found]
-    assert len(loads) == 2 + 2 * len(LOSSES)
-    assert len(gains) == 2 + 6 * len(LOSSES)
-    for share, name, *cells in gains[2:]:
-        condition = {"graphs": "random", "loss": float(share.removesuffix(" %")) / 100}
-        lines = {line[0]: list(line[1:]) for line in gap_lines(rows, single, condition, rounds)}
-        assert cells == lines[names.get(name, name)]
-    in_time = schedulers(rows)
-    for contention, *cells in stable[2:]:
-        found = [worth(in_time[names.get(head, head)][int(contention)])[0] for head in stable[0][1:]]
-        assert cells == [f"{value:.2f}" for value in found]
-    assert len(stable) == 2 + 3

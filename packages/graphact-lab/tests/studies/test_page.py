@@ -5,8 +5,11 @@ import re
 
 import pytest
 
+from air_time import AirTime
 from draw import FIGURES, spread_out
 from evidence import NotRunError
+from graphact_lab.experiments.scheduling.experiment import WIDTH
+from graphact_lab.experiments.scheduling.report import REPEATED_RULE, RULE
 from lookup import KINDS, Lookup, signed
 from page import PAGES, TEMPLATES, literal_numbers, render_pages, wrapped
 from support.places import ROOT
@@ -92,7 +95,7 @@ def test_the_winner_is_named_by_validation(known):
 
 def test_pages_are_short_and_their_files_are_there():
     prose = {}
-    for name in ("results", "choosing", "performance"):
+    for name in ("results", "choosing", "performance", "scheduling"):
         text = (DOCS / f"{name}.md").read_text()
         links = re.findall(r"\]\(((?:figures|tables)/[^)#]+)", text)
         assert [link for link in links if not (DOCS / link).exists()] == []
@@ -102,6 +105,7 @@ def test_pages_are_short_and_their_files_are_there():
     assert prose["results"] <= 1500
     assert prose["choosing"] <= 600
     assert prose["performance"] <= 1000
+    assert prose["scheduling"] <= 900
 
 
 def test_figures_on_the_page_are_those_that_are_drawn(known):
@@ -139,6 +143,8 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     quoted = [
         f"{known.name(winner)} gains {known.gain(winner)} points over {known.name(known.best_pointwise(winner))}",
         f"`max-l` {known.gain(known.locating('max-l', 1))}",
+        f"on unseen sources {known.gain(known.paper_unseen(winner['method'], winner['hops']))}",
+        f"and {known.gain(known.paper_unseen('max-l', 1))} over Maxout",
         f"of {len(known.settings())} settings {len(known.settings(1))} gain significantly",
         f"{len(known.settings(-1))} lose, up to {known.largest_loss():.1f} points",
         f"an error of {known.mean(metropolis, 6)} after ten rounds",
@@ -158,6 +164,35 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     assert literal_numbers(text) == []
     assert "at equal rounds no adaptive bank gains" in text
     assert known.no_bank_gains("denoising")
+    text = " ".join(text.split())
+    assert {known.paper_unseen("max-l", hops)["rival"] for hops in (1, 2)} == {"maxout"}
+    assert "and four lead" in text
+    assert known.four_functions_lead()
+    assert "That bank does not differ significantly from PNA" in text
+    assert known.shifts("bank-pna", 1) + known.shifts("bank-pna", -1) == []
+    assert "ahead of SAGE-max on a random split" in text
+    wide = [line for line in known.shifts("bank-max", split="random") if line["shift_networks"] == 160]
+    assert wide
+    assert [line for line in wide if line not in known.shifts("bank-max", 1)] == []
+
+
+def test_numbers_of_link_scheduling_are_those_of_its_rows():
+    air = AirTime()
+    lossy = {"graphs": "random", "loss": 0.2}
+    rules = [row for row in air.rows if row["kind"] == "baseline" and row.get("condition") == lossy]
+    once = {row["rounds"]: row["value"] for row in rules if row["method"] == RULE}
+    repeated = {row["rounds"]: row["value"] for row in rules if row["method"] == REPEATED_RULE}
+    assert air.rule_table()[3][2:] == [f"{max(once[m] for m in once if m <= n):.3f}" for n in air.budgets]
+    assert air.rule_table()[4][3:] == [f"{repeated[n]:.3f}" for n in air.budgets[1:]]
+    usual = [row for row in air.rows if row.get("condition") == {"graphs": "random"}]
+    own = [row for row in usual if row["method"] == "bank" and (row["rounds"], row["setting"]) == (2, WIDTH)]
+    rule = max(row["value"] for row in usual if row["method"] == RULE and row["rounds"] <= 2)
+    gap = 100 * (sum(row["value"] for row in own) / len(own) - rule)
+    assert air.gap("bank", 2).strip("*").startswith(f"{gap:+.1f} ± ")
+    heads, *body = air.stable_table()
+    for contention, *cells in body:
+        for name, cell in zip(heads[1:], cells, strict=True):
+            assert cell.startswith(f"{air.stable(name, int(contention)):.2f} (")
 
 
 @pytest.mark.parametrize("path", ["README.md", "docs/index.md"])

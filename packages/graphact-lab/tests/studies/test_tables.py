@@ -139,7 +139,7 @@ def test_sweeps_with_more_networks_replace_cells_and_banks_meet_their_relatives_
     assert (bank["networks"], bank["rival"], bank["mean"]) == (20, "prelu", pytest.approx(80 + NOISE.mean()))
     assert bank["gain_p"] < found["sage-max"]["gain_p"]
     assert bank["gain_p_holm"] == pytest.approx(2 * bank["gain_p"], rel=1e-9)  # the smaller one of two
-    assert (bank["relative"], bank["shift_networks"]) == ("sage-max", 10)
+    assert (bank["shift_minus"], bank["shift_networks"]) == ("sage-max", 10)
     shift = stats.ttest_1samp(few["bank-max"] - few["sage-max"], 0)
     assert (bank["shift_low"], bank["shift_high"]) == pytest.approx(tuple(shift.confidence_interval()))
     assert (bank["shift_p"], bank["shift_p_holm"]) == pytest.approx((shift.pvalue, shift.pvalue))

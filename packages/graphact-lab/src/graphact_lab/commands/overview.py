@@ -53,7 +53,7 @@ def presets() -> list[str]:
                 counts = f"{cells:6d} {models:7d} {protocol.training.epochs:7d}"
                 lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
     teams = (flocking.QUICK, flocking.MEDIUM, flocking.FULL)
-    links = (scheduling.QUICK, scheduling.MEDIUM, scheduling.FULL)
+    links = (scheduling.QUICK, scheduling.FULL)
     own: list[tuple[Any, int, int]] = [
         *((one, one.realizations, one.imitation.get("epochs", flocking.EPOCHS)) for one in teams),
         *((one, one.replicas, one.steps) for one in links),

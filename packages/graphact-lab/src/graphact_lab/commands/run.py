@@ -46,7 +46,7 @@ DATA = option(
     option(
         "--preset",
         "quick: a minute or two on a CPU (default); paper, or full for experiments beyond the paper: all of it; "
-        "best: better settings, found on seed 0; medium, for flocking and scheduling: between quick and full; "
+        "best: better settings, found on seed 0; medium, for flocking: between quick and full; "
         "smoke: a few seconds, to check that a command works",
         choices=PRESET_NAMES,
         default="quick",

@@ -102,18 +102,6 @@ class Scheduling:
 
 
 FULL = Scheduling("full")
-# A quarter of an hour on one idle CPU core: half of the seeds, a third of the steps, up to five rounds, one width
-MEDIUM = replace(
-    FULL,
-    preset="medium",
-    rounds=(1, 2, 3, 4, 5),
-    settings_run=(NARROW, WIDTH),
-    replicas=5,
-    rates=RATES[:2],
-    steps=300,
-    slots=200,
-    loads=(0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.2),
-)
 # Two minutes on two cores
 QUICK = replace(
     FULL,
@@ -142,8 +130,6 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> [job.title for job in find_settings("full", ("bank",), {"rounds": "3"}).jobs][:1]
         ['bank L=2 I=1 (3 rounds, equal width)']
     """
-    found = {"quick": QUICK, "medium": MEDIUM, "full": FULL, "smoke": SMOKE}[
-        check_choice("preset", preset, SCHEDULING_PRESETS)
-    ]
+    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, SCHEDULING_PRESETS)]
     made: Scheduling = changed_settings(found, methods, changes, CHANGED)
     return made

@@ -29,16 +29,17 @@ TITLES = {"random": "Random", "attached": "Barabási-Albert", "geometric": "Geom
 MAX_DRAWN = 25.0  # points; intervals of two seeds reach further
 LIGHT = 0.7  # the load at which delay is told, or the nearest one
 INTRODUCTION = """\
-Load is what the winners of a slot carry over what the centralised greedy by utility carries. The rule has at most as
-many rounds as the keys, in the number that carries most; where messages are lost it may repeat its own, as often as
-carries most on validation graphs. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's over the
-table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have chosen."""
-GAPS = "Points of load beyond the rule; bold where they are significant:"
-ONE_ITERATION = "The same with one iteration of the rule, all other rounds for the network:"
+Load is what the winners of a slot carry over what the centralised greedy by utility carries. The first line of a table
+is the load of the rule; the others are the points of load of keys beyond it, bold where they are significant. The rule
+has at most as many rounds as the keys, in the number that carries most; where messages are lost it may repeat its own,
+as often as carries most on validation graphs. Intervals are 95 %, over graphs and seeds as crossed factors; p is Holm's
+over the table. Where rounds can be divided between layers and iterations of the greedy rule, validation graphs have
+chosen; where messages are lost, a second iteration collides, and all rounds but one go to layers."""
 REPEATED_RULE = f"{RULE}, repeated"
 IN_TIME = """\
 Each scheduler has the rounds and layers that are best on this traffic itself. A choice of more flatters more; numbers
 of choices: {counts}."""
+Place = tuple[str, int]  # a method and its rounds
 
 
 def crossed(values: Sequence[Sequence[float]]) -> Estimate:
@@ -60,11 +61,6 @@ def best_jobs(rows: Sequence[Row], setting: str) -> dict[tuple[str, int], list[R
         place: max(jobs.values(), key=lambda own: fmean(row["validation"] for row in own))
         for place, jobs in found.items()
     }
-
-
-def one_iteration(rows: Sequence[Row]) -> list[Row]:
-    """The rows of keys for one iteration of the rule."""
-    return [row for row in rows if row.get("iterations") == 1]
 
 
 def ratios(rows: Sequence[Row], condition: Mapping[str, Any]) -> list[list[float]]:
@@ -89,80 +85,62 @@ def gap_of(rows: Sequence[Row], own: Sequence[Row], condition: Mapping[str, Any]
     return crossed([[one - other for one, other in zip(each, rule, strict=True)] for each in ratios(own, condition)])
 
 
-def load_tables(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
-    """Loads under a condition, and their differences from the rule at equal rounds."""
-    jobs = best_jobs(rows, setting)
-    budgets = sorted({rounds for _, rounds in jobs})
-    header = ("keys", *(f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets))
-    lines, loses = list[Sequence[str]](), "loss" in condition
-    if loses:
-        own = choose(rows, kind="baseline", method=RULE, condition=dict(condition))
-        most = [max(row["value"] for row in own if row["rounds"] <= rounds) for rounds in budgets]
-        lines.append((f"rule {RULE}, each message once", *(f"{value:.3f}" for value in most)))
-    rule = f"rule {REPEATED_RULE if loses else RULE}"
-    lines.append((rule, *(f"{fmean(rule_at(rows, condition, rounds)):.3f}" for rounds in budgets)))
-    for method in dict.fromkeys(method for method, _ in jobs):
-        found = [ratios(jobs.get((method, rounds), []), condition) for rounds in budgets]
-        lines.append((LABELS[method], *(f"{crossed(each).mean:.3f}" if each else "" for each in found)))
+def gaps_under(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> dict[Place, tuple[Estimate, float]]:
+    """Keys minus the classical rule, with Holm's p over all of them; where messages are lost, of one iteration."""
+    kept = [row for row in rows if row.get("iterations") == 1] if "loss" in condition else rows
+    gaps = {place: gap_of(rows, own, condition, place[1]) for place, own in best_jobs(kept, setting).items()}
+    adjusted = holm([gap.p_unlike() for gap in gaps.values()])
+    return {place: (gap, p) for (place, gap), p in zip(gaps.items(), adjusted, strict=True)}
+
+
+def gap_table(rows: Sequence[Row], setting: str, condition: Mapping[str, Any]) -> list[str]:
+    """Loads of the rule under a condition, and differences of keys from it at equal rounds."""
+    gaps = gaps_under(rows, setting, condition)
+    budgets = sorted({rounds for _, rounds in gaps})
+    rule = f"rule {REPEATED_RULE if 'loss' in condition else RULE}"
+    lines: list[Sequence[str]] = [(rule, *(f"{fmean(rule_at(rows, condition, rounds)):.3f}" for rounds in budgets))]
+    for method in dict.fromkeys(method for method, _ in gaps):
+        lines.append((LABELS[method], *(show(*gaps[method, n]) if (method, n) in gaps else "" for n in budgets)))
     simple = [
         f"{row['method']} {row['value']:.3f}"
         for row in choose(rows, kind="baseline", condition=dict(condition))
         if row["rounds"] in (0, None)
     ]
     title = ", ".join(f"{name} {value}" for name, value in condition.items())
-    parts = [f"### {title}", markdown_table(header, lines), ", ".join(simple) + "."]
-    parts += [GAPS, markdown_table(header, gap_lines(rows, jobs, condition, budgets))]
-    if loses:
-        single = best_jobs(one_iteration(rows), setting)
-        parts += [ONE_ITERATION, markdown_table(header, gap_lines(rows, single, condition, budgets))]
-    return parts
+    header = ("keys", *(f"{rounds} round{'s'[: rounds > 1]}" for rounds in budgets))
+    return [f"### {title}", markdown_table(header, lines), ", ".join(simple) + "."]
 
 
-def gap_lines(
-    rows: Sequence[Row], jobs: Mapping[tuple[str, int], Sequence[Row]], condition: Mapping[str, Any], budgets: list[int]
-) -> list[Sequence[str]]:
-    """A line for each method: differences from the rule, with Holm's p over all of them."""
-    gaps = {(method, n): gap_of(rows, own, condition, n) for (method, n), own in jobs.items() if ratios(own, condition)}
-    adjusted = dict(zip(gaps, holm([gap.p_unlike() for gap in gaps.values()]), strict=True))
-    return [
-        (LABELS[method], *(show(gaps.get((method, n)), adjusted.get((method, n), 1.0)) for n in budgets))
-        for method in dict.fromkeys(method for method, _ in gaps)
-    ]
-
-
-def show(gap: Estimate | None, p: float) -> str:
+def show(gap: Estimate, p: float) -> str:
     """A difference in points of load, with its interval; bold where it is significant."""
-    if gap is None:
-        return ""
     text = f"{100 * gap.mean:+.1f} ± {100 * gap.margin:.1f}"
     return f"**{text}**" if p < 0.05 else text
 
 
-def schedulers(rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
-    """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds."""
+def jobs_in_time(rows: Sequence[Row]) -> dict[str, dict[int, dict[Any, list[Row]]]]:
+    """The outcomes in time of each kind of scheduler, by contention and by rounds and layers."""
     found = dict[str, dict[int, dict[Any, list[Row]]]]()
     for row in choose(rows, kind="slots"):
-        split = row["rounds"], row.get("layers")
-        found.setdefault(label_in_time(row), {}).setdefault(row["contention"], {}).setdefault(split, []).append(
-            dict(row)
-        )
+        rule = "greedy, no messages" if row["method"] == CENTRAL else f"rule {row['method']}"
+        own = found.setdefault(LABELS.get(row["method"], rule), {}).setdefault(row["contention"], {})
+        own.setdefault((row["rounds"], row.get("layers")), []).append(dict(row))
+    return found
+
+
+def schedulers(rows: Sequence[Row], *, in_overload: bool = False) -> dict[str, dict[int, list[Row]]]:
+    """The outcomes in time of each kind of scheduler, by contention, at its own best number of rounds.
+
+    The best has the largest stable load, or carries most in overload.
+    """
     return {
-        label: {contention: max(jobs.values(), key=worth) for contention, jobs in own.items()}
-        for label, own in found.items()
+        label: {c: max(jobs.values(), key=lambda own: worth(own)[in_overload:]) for c, jobs in own.items()}
+        for label, own in jobs_in_time(rows).items()
     }
-
-
-def label_in_time(row: Mapping[str, Any]) -> str:
-    """Return the name of the scheduler of a row."""
-    return LABELS.get(row["method"]) or f"rule {row['method']}".replace(f"rule {CENTRAL}", "greedy, no messages")
 
 
 def tried_in_time(rows: Sequence[Row]) -> dict[str, int]:
     """Return how many pairs of rounds and layers of each scheduler the best one is chosen from."""
-    found = dict[str, set[Any]]()
-    for row in choose(rows, kind="slots"):
-        found.setdefault(label_in_time(row), set()).add((row["rounds"], row.get("layers")))
-    return {label: len(splits) for label, splits in found.items()}
+    return {label: len(next(iter(own.values()))) for label, own in jobs_in_time(rows).items()}
 
 
 def worth(rows: Sequence[Row]) -> tuple[float, float]:
@@ -194,25 +172,21 @@ def loads_of(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> list[float]:
 
 
 def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
-    """Points of load beyond the classical rule in as many rounds, a panel for each kind of graphs and share of losses.
-
-    Where messages are lost, keys are for one iteration of the rule, as in the second table of these conditions.
-    """
-    methods = list(dict.fromkeys(method for method, _ in best_jobs(rows, setting)))
+    """Points of load beyond the classical rule at equal rounds, a panel for each kind of graphs and share of losses."""
     conditions = {title: {"graphs": kind} for kind, title in TITLES.items()}
     losses = sorted({row["condition"]["loss"] for row in rows if "loss" in row.get("condition", {})})
-    lossy = {f"Random, {100 * loss:g} % lost": {"graphs": "random", "loss": loss} for loss in losses}
-    sheet = new_sheet(5.2 + 2.2 * bool(lossy), 6.4)
-    panels = sheet.subplots(2 + bool(lossy), 2, sharex=True).flatten()
-    for axes, (title, condition) in zip(panels, (conditions | lossy).items(), strict=True):
-        jobs = best_jobs(one_iteration(rows) if title in lossy else rows, setting)
+    conditions |= {f"Random, {100 * loss:g} % lost": {"graphs": "random", "loss": loss} for loss in losses}
+    sheet = new_sheet(5.2 + 2.2 * bool(losses), 6.4)
+    panels = sheet.subplots(2 + bool(losses), 2, sharex=True).flatten()
+    for axes, (title, condition) in zip(panels, conditions.items(), strict=True):
+        gaps = gaps_under(rows, setting, condition)
+        methods = list(dict.fromkeys(method for method, _ in gaps))
         axes.axhline(0.0, color=INK, linewidth=1.4, label=f"rule {RULE}")
         for place, method in enumerate(methods):
-            gaps = {n: gap_of(rows, own, condition, n) for (name, n), own in jobs.items() if name == method}
-            rounds = sorted(gaps)
-            apart = [n + 0.08 * (place - (len(methods) - 1) / 2) for n in rounds]
+            own = {n: gap for (name, n), (gap, _) in sorted(gaps.items()) if name == method}
+            apart = [n + 0.08 * (place - (len(methods) - 1) / 2) for n in own]
             look: dict[str, Any] = {"color": COLORS[method], "marker": MARKERS[method], "linewidth": 1.0}
-            means, margins = ([100 * getattr(gaps[n], name) for n in rounds] for name in ("mean", "margin"))
+            means, margins = ([100 * getattr(gap, name) for gap in own.values()] for name in ("mean", "margin"))
             axes.errorbar(apart, means, margins, **look, markersize=4, label=LABELS[method])
         axes.set(title=title, xlabel="Rounds", ylabel="Points of load beyond the rule")
         axes.set_ylim(max(axes.get_ylim()[0], -MAX_DRAWN), min(axes.get_ylim()[1], MAX_DRAWN))
@@ -222,23 +196,25 @@ def draw_gaps(rows: Sequence[Row], setting: str) -> Any:
     return sheet
 
 
-def draw_time(found: Mapping[str, Mapping[int, Sequence[Row]]]) -> Any:
-    """Draw the load that each scheduler carries in overload, over the messages that follow each other in a round."""
-    sheet = new_sheet(3.2, 5.0)
-    axes = sheet.subplots()
+def draw_time(rows: Sequence[Row]) -> Any:
+    """Draw the largest stable load, and the load carried in overload, over the messages that follow each other."""
+    sheet = new_sheet(3.2, 6.4)
     looks: dict[str, Any] = {
         LABELS[method]: {"color": COLORS[method], "marker": MARKERS[method], "linestyle": "-"} for method in METHODS
     }
     looks |= {f"rule {RULE}": {"color": INK, "marker": "s"}, "rule w": {"color": INK, "marker": "o", "linestyle": "--"}}
-    for label, own in found.items():
-        contentions = sorted(own)
-        carried = [worth(own[contention])[1] for contention in contentions]
-        look = looks.get(label, {"color": GREY, "linestyle": ":"})
-        axes.plot(range(len(contentions)), carried, label=label, **look)
-        axes.set_xticks(range(len(contentions)), [str(contention) for contention in contentions])
-    axes.set(xlabel="Messages that follow each other in a round (c)", ylabel=f"Carried at load {loads_of(found)[-1]:g}")
-    axes.grid(axis="y")
-    sheet.legend(*axes.get_legend_handles_labels(), ncols=2, loc="outside upper center")
+    for in_overload, axes in enumerate(sheet.subplots(1, 2)):
+        found = schedulers(rows, in_overload=bool(in_overload))
+        for place, (label, own) in enumerate(found.items()):
+            values = [worth(own[contention])[in_overload] for contention in sorted(own)]
+            apart = [n + 0.05 * (place - len(found) / 2) for n in range(len(values))]
+            look = looks.get(label, {"color": GREY, "linestyle": ":"})
+            axes.plot(apart, values, label=label, **look)
+            axes.set_xticks(range(len(values)), [str(contention) for contention in sorted(own)])
+        overload = f"Carried at load {loads_of(found)[-1]:g}"
+        axes.set(xlabel="Messages in turn in a round (c)", ylabel=overload if in_overload else "Largest stable load")
+        axes.grid(axis="y")
+    sheet.legend(*axes.get_legend_handles_labels(), ncols=3, loc="outside upper center")
     return sheet
 
 
@@ -251,19 +227,19 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
     parts = ["# Link scheduling", INTRODUCTION]
     with house_style():
         figures = {f"loads-{setting.replace(' ', '-')}": draw_gaps(rows, setting) for setting in settings}
-        figures["time"] = draw_time(in_time)
+        figures["time"] = draw_time(rows)
         for name, sheet in figures.items():
             write_atomically(folder / "figures" / f"{name}.png", to_png(sheet))
     for setting in sorted(settings, key=lambda name: name == NARROW):
         title = f"{setting.capitalize()}{', trained with queues' if setting == NARROW else ''}"
         parts += [f"## {title}", f"![Load beyond the rule](figures/loads-{setting.replace(' ', '-')}.png)"]
-        parts += [text for condition in conditions for text in load_tables(rows, setting, condition)]
+        parts += [text for condition in conditions for text in gap_table(rows, setting, condition)]
     tried = tried_in_time(rows).items()
     counts = ", ".join(f"{label} {count}" for label, count in tried)
     parts += [
         "## In time",
         IN_TIME.format(counts=counts),
-        "![Carried in overload](figures/time.png)",
+        "![Stable, and carried in overload](figures/time.png)",
         time_table(in_time),
     ]
     parts += ["## How this was made", "```\n" + "\n".join(commands) + "\n```"]
