@@ -100,23 +100,6 @@ def test_users_function_over_several_hops_and_its_gradient():
         assert torch.autograd.gradcheck(lambda x, run=activation: run(x, graph, 1.0, weights, mean), x)
 
 
-@pytest.mark.parametrize(
-    ("function", "error", "message"),
-    [
-        (lambda a, b, c: a, TypeError, "got 3 required arguments"),
-        (lambda: 1.0, TypeError, "got 0 required arguments"),
-        (lambda neighbors: neighbors, ValueError, r"one value a node and feature, \(1, 1\), got"),
-        (lambda neighbors: 1.0, ValueError, "got float"),
-        ("median", TypeError, "function must be callable, got 'median'"),
-        (3, TypeError, "function must be callable, got 3"),
-    ],
-)
-def test_bad_function(function, error, message):
-    pair = Graph.from_edge_index([[0], [1]])
-    with pytest.raises(error, match=message):
-        functional.neighborhood_apply(torch.randn(2, 1), pair, function)
-
-
 @pytest.mark.parametrize("x_shape", [(4, 1, 2), (0, 1, 2), (1, 3)])
 def test_single_node_and_empty_batch(x_shape):
     graph = Graph.from_edge_index([[], []], num_nodes=1)
