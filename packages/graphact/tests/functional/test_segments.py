@@ -24,14 +24,7 @@ NAN, INF = math.nan, math.inf
 
 
 def expected(case, name, closed):
-    """By the loops of the oracle."""
-
-    def column(y, _):
-        members = [oracle.neighbors(case.edges, i, closed) for i in range(len(y))]
-        means = oracle.MEANS[name]
-        return [means(y[i], [y[j] for j in m], *VALUES[name].values()) if m else 0.0 for i, m in enumerate(members)]
-
-    return oracle.column_by_column(column, case.x)
+    return oracle.neighborhoods(case.edges, case.x, name, *VALUES[name].values(), closed=closed)
 
 
 @pytest.mark.parametrize("way", [evaluate_segments, evaluate_function])

@@ -36,19 +36,12 @@ def mixture(case, module):
     for hop in range(module.hops):
         power = case.matrix @ power
         for name, weights in zip(module.ops, array(module.weights), strict=True):
-            function = lambda y, f, name=name: [  # noqa: E731
-                oracle.reduce(y, i, oracle.neighbors(case.edges, i, module.closed), name, 0.1) for i in range(len(y))
-            ]
-            out = out + weights[hop] * oracle.column_by_column(function, power)
+            out = out + weights[hop] * oracle.neighborhoods(case.edges, power, name, closed=module.closed)
     return out
 
 
 def shiftless(case, module):
-    closed, op = module.op == "median", module.op
-    read = oracle.column_by_column(
-        lambda y, f: [oracle.reduce(y, i, oracle.neighbors(case.edges, i, closed), op, None) for i in range(len(y))],
-        case.x,
-    )
+    read = oracle.neighborhoods(case.edges, case.x, module.op, closed=module.op == "median")
     out = module.beta.item() * np.maximum(case.x, 0)
     for weight, bias in zip(array(module.weight), array(module.bias), strict=True):
         out = out + np.einsum("...f,of->...o", read, weight) + bias
