@@ -45,15 +45,6 @@ def test_truth_table(op, closed, x, expected, dtype):
     torch.testing.assert_close(out.squeeze(-1), torch.tensor(expected, dtype=dtype), equal_nan=True, rtol=0, atol=0)
 
 
-def test_kernel_by_hand():
-    x = torch.tensor([[1.0], [2.0], [4.0], [0.0], [0.0]], dtype=torch.float64)
-    out = functional.neighborhood_kernel(x, HEARS.to(dtype=torch.float64), gamma=2.0)
-    distances = [1 + 9 + 1 + 1, 1 + 4, 4, 0, 0]
-    expected = torch.tensor([[math.exp(-distance / 8)] for distance in distances], dtype=torch.float64)
-    torch.testing.assert_close(out, expected)
-    assert out[3] == 1
-
-
 def test_kernel_ignores_closed_and_propagates_nan():
     x = torch.tensor([[1.0], [NAN], [4.0], [0.0], [0.0]])
     out = functional.neighborhood_kernel(x, HEARS, closed=True)
