@@ -76,6 +76,13 @@ def compare(model, expected, strategy, tolerance=None):
             torch.testing.assert_close(ours, theirs[name], rtol=0, atol=limit)
 
 
+def epochs_run(fleet, path, settings=SETTINGS):
+    """Train with a checkpoint after each epoch; the epochs that were not in it."""
+    seen = []
+    fleet.train(settings, checkpoint=path, every=lambda: True, progress=lambda epoch, *_: seen.append(epoch))
+    return seen
+
+
 def make_seeded(make, seed, dtype):
     torch.manual_seed(seed)
     return make().to(dtype)
