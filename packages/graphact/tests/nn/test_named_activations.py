@@ -20,6 +20,7 @@ from graphact.pyg import PassGraph
 from graphact.registry import FURTHER
 from support import oracle
 from support.general_models import check_as_alone
+from support.gradients import as_function
 from support.graphs import random_case, random_graph
 from support.tasks import make_tasks
 from support.tolerances import assert_near
@@ -124,11 +125,7 @@ def test_gradients(name):
         module = nn.EdgeNet(2, 4, graph, order=3, bias=True).double()
     else:
         module = nn.make_activation(name, hops=2, features=2).double()
-    names, values = zip(*module.named_parameters(), strict=True) if name != "max-k" else ((), ())
-
-    def run(x, *values):
-        return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, graph))
-
+    run, values = as_function(module, graph)
     x = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(run, (x, *values), check_forward_ad=True, fast_mode=True)
     assert torch.autograd.gradgradcheck(run, (x, *values), fast_mode=True)
