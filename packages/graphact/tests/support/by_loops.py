@@ -1,4 +1,4 @@
-"""What a module computes, from its parameters, by the loops of the oracle."""
+"""The value of a module from its parameters, by the loops of the oracle."""
 
 from graphact import nn
 from graphact.nn.neighborhood_activation import NeighborhoodActivation
