@@ -101,87 +101,59 @@ def test_a_number_of_outputs_that_does_not_fit_the_task(train, task, outputs):
     one_line(ValueError, lambda: train(models, task), *words, f"out_features={task.out_features}")
 
 
-MISTAKES = {
-    "a graph where a task takes a number": (
-        lambda: tasks.source_localization(graph=GRAPH), TypeError,
-        ("graph must be an integer", "the number of a graph that the task draws", "got a Graph", "training.Task("),
-    ),
-    "the same by position": (lambda: tasks.consensus(GRAPH), TypeError, ("graph must be an integer", "got a Graph")),
-    "the same for several": (
-        lambda: tasks.consensus_tasks(graphs=[GRAPH]),
-        TypeError,
-        ("graphs must be an integer", "graphact.training.Task("),
-    ),
-    "denoising": (lambda: tasks.denoising(GRAPH), TypeError, ("must be an integer", "got a Graph")),
-    "more nodes than communities": (
-        lambda: tasks.source_localization_tasks(graphs=1, splits=1, nodes=200), ValueError,
-        ("nodes must be at most 4", "communities", "got 200", "community_size=50"),
-    ),
-    "a double signal": (
-        lambda: nn.GraphAdaptiveMax()(X.double(), GRAPH.to(torch.float64)), TypeError,
-        ("beta must have the dtype of x, torch.float64, got torch.float32", "model.double()", "x.float()"),
-    ),
-    "a double signal on an edge_index": (
-        lambda: nn.GCNN([3, 2])(X.double(), EDGES), TypeError, ("taps", "model.double()", "x.float()")
-    ),
-    "a single signal in a double module": (
-        lambda: nn.GraphFilter(3, 2, order=1).double()(X, EDGES), TypeError, ("taps", "model.float()", "x.double()")
-    ),
-    "a double signal on a single graph": (
-        lambda: nn.GraphAdaptiveMax()(X.double(), GRAPH), TypeError,
-        ("x must have the dtype of the graph, torch.float32", "got torch.float64", "x.float()", "graph.to(torch."),
-    ),
-    "a class of nn in the package": (
-        lambda: graphact.GraphAdaptiveMax, AttributeError,
-        ("'graphact' has no attribute 'GraphAdaptiveMax'", "did you mean graphact.nn.GraphAdaptiveMax?"),
-    ),
-    "a function of functional in the package": (
-        lambda: graphact.graph_adaptive, AttributeError, ("did you mean graphact.functional.graph_adaptive?",)
-    ),
-    "training in the package": (
-        lambda: graphact.TrainingSettings, AttributeError, ("did you mean graphact.training.TrainingSettings?",)
-    ),
-    "networkx for short": (
-        lambda: Graph.from_nx, AttributeError, ("'Graph' has no attribute 'from_nx'", "did you mean 'from_networkx'?")
-    ),
-    "a misspelt constructor": (lambda: Graph.from_edges, AttributeError, ("did you mean 'from_edge_index'?",)),
-    "lr": (
-        lambda: TrainingSettings(lr=0.1), TypeError, ("TrainingSettings has no argument 'lr'", "mean 'learning_rate'?")
-    ),
-    "a misspelt setting": (lambda: TrainingSettings(epoch=1), TypeError, ("'epoch'", "did you mean 'epochs'?")),
-    "lr of an estimator": (
-        lambda: NodeClassifier(lr=0.1), TypeError, ("NodeClassifier has no argument 'lr'", "mean 'learning_rate'?")
-    ),
-    "hidden_size": (lambda: NodeClassifier(hidden_size=8), TypeError, ("'hidden_size'", "did you mean 'hidden'?")),
-    "hidden channels": (lambda: NodeRegressor(hidden_channels=8), TypeError, ("did you mean 'hidden'?",)),
-    "one width": (
-        lambda: NodeClassifier(hidden=8).fit(X.numpy(), np.arange(12) % 2, graph=GRAPH), TypeError,
-        ("hidden must list the features of each layer", "got 8", "hidden=(8,)"),
-    ),
-    "sym": (
-        lambda: GRAPH.normalize("sym"), ValueError, ("kind must be one of", "got 'sym'", "did you mean 'symmetric'?")
-    ),
-    "sym in a module": (
-        lambda: nn.GraphAdaptiveMax(normalize="sym"), ValueError, ("normalize", "did you mean 'symmetric'?")
-    ),
-    "a chain of torch": (
-        lambda: PassGraph(torch.nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())), TypeError,
-        ("model must be called as model(x, edge_index)", "got Sequential", "graphact.nn.Sequential("),
-    ),
-    "a model of the signal alone": (
-        lambda: PassGraph(torch.nn.Linear(3, 3)), TypeError, ("must be called as model(x, edge_index)", "got Linear")
-    ),
-    "GIN with another width in its last layer": (
-        lambda: PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES), ValueError,
-        ("x must have the shape (..., N, F) with F = 8", "got (12, 4)", "features=None", "conv.nn.act = torch.nn.ReLU"),
-    ),
-}  # fmt: skip
+DOUBLE = X.double()
+CHAIN = torch.nn.Sequential(torch.nn.Linear(3, 3), nn.GraphAdaptiveMax())
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(name):
-    call, error, words = MISTAKES[name]
-    one_line(error, call, *words)
+def last_layer_of_gin():
+    """It has another width than the others."""
+    return PassGraph(GIN(3, 8, 2, out_channels=4, act=nn.GraphAdaptiveMax(features=8)))(X, EDGES)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        # a graph where a task takes a number
+        (lambda: tasks.source_localization(graph=GRAPH), TypeError,
+         "graph must be an integer|the number of a graph that the task draws|got a Graph|training.Task("),
+        (lambda: tasks.consensus(GRAPH), TypeError, "graph must be an integer|got a Graph"),
+        (lambda: tasks.consensus_tasks(graphs=[GRAPH]), TypeError, "graphs must be an integer|graphact.training.Task("),
+        (lambda: tasks.denoising(GRAPH), TypeError, "must be an integer|got a Graph"),
+        (lambda: tasks.source_localization_tasks(graphs=1, splits=1, nodes=200), ValueError,
+         "nodes must be at most 4|communities|got 200|community_size=50"),
+        # another precision
+        (lambda: nn.GraphAdaptiveMax()(DOUBLE, GRAPH.to(torch.float64)), TypeError,
+         "beta must have the dtype of x, torch.float64, got torch.float32|model.double()|x.float()"),
+        (lambda: nn.GCNN([3, 2])(DOUBLE, EDGES), TypeError, "taps|model.double()|x.float()"),
+        (lambda: nn.GraphFilter(3, 2, order=1).double()(X, EDGES), TypeError, "taps|model.float()|x.double()"),
+        (lambda: nn.GraphAdaptiveMax()(DOUBLE, GRAPH), TypeError,
+         "x must have the dtype of the graph, torch.float32|got torch.float64|x.float()|graph.to(torch."),
+        # names that stand elsewhere, or are misspelt
+        (lambda: graphact.GraphAdaptiveMax, AttributeError,
+         "'graphact' has no attribute 'GraphAdaptiveMax'|did you mean graphact.nn.GraphAdaptiveMax?"),
+        (lambda: graphact.graph_adaptive, AttributeError, "did you mean graphact.functional.graph_adaptive?"),
+        (lambda: graphact.TrainingSettings, AttributeError, "did you mean graphact.training.TrainingSettings?"),
+        (lambda: Graph.from_nx, AttributeError, "'Graph' has no attribute 'from_nx'|did you mean 'from_networkx'?"),
+        (lambda: Graph.from_edges, AttributeError, "did you mean 'from_edge_index'?"),
+        (lambda: TrainingSettings(lr=1), TypeError, "TrainingSettings has no argument 'lr'|mean 'learning_rate'?"),
+        (lambda: TrainingSettings(epoch=1), TypeError, "'epoch'|did you mean 'epochs'?"),
+        (lambda: NodeClassifier(lr=1), TypeError, "NodeClassifier has no argument 'lr'|mean 'learning_rate'?"),
+        (lambda: NodeClassifier(hidden_size=8), TypeError, "'hidden_size'|did you mean 'hidden'?"),
+        (lambda: NodeRegressor(hidden_channels=8), TypeError, "did you mean 'hidden'?"),
+        (lambda: NodeClassifier(hidden=8).fit(X.numpy(), np.arange(12) % 2, graph=GRAPH), TypeError,
+         "hidden must list the features of each layer|got 8|hidden=(8,)"),
+        (lambda: GRAPH.normalize("sym"), ValueError, "kind must be one of|got 'sym'|did you mean 'symmetric'?"),
+        (lambda: nn.GraphAdaptiveMax(normalize="sym"), ValueError, "normalize|did you mean 'symmetric'?"),
+        # models that PassGraph does not take
+        (lambda: PassGraph(CHAIN), TypeError,
+         "model must be called as model(x, edge_index)|got Sequential|graphact.nn.Sequential("),
+        (lambda: PassGraph(torch.nn.Linear(3, 3)), TypeError, "must be called as model(x, edge_index)|got Linear"),
+        (last_layer_of_gin, ValueError,
+         "x must have the shape (..., N, F) with F = 8|got (12, 4)|features=None|conv.nn.act = torch.nn.ReLU"),
+    ],
+)  # fmt: skip
+def test_mistakes(call, error, words):
+    one_line(error, call, *words.split("|"))
 
 
 def test_what_the_messages_advise_works():

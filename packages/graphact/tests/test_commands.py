@@ -15,6 +15,7 @@ from graphact import commands
 from graphact.cli import COMMANDS, main
 from graphact.commands.parser import Command, print_json
 from graphact.registry import BUILT_IN, CONVOLUTIONS
+from support.network_files import write_network
 
 HEAVY = {"torch", "numpy", "scipy", "matplotlib", "numba", "triton", "rich", "safetensors"}
 CODE = f"""
@@ -113,32 +114,27 @@ def test_json_has_no_nan(capsys):
 
 @pytest.fixture
 def network(tmp_path):
-    graph = graphact.Graph.stochastic_block_model([4, 4], p=0.9, q=0.2)
-    graph.save(tmp_path / "graph.npz")
-    graphact.save(graphact.nn.GCNN([1, 2], order=1, activation="max-ga"), tmp_path / "model.safetensors")
-    return tmp_path
+    return write_network(tmp_path)
 
 
 @pytest.mark.slow
 def test_certify_as_json(network, capsys):
-    words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz")]
-    assert main([*words, "--json"]) == 0
+    assert main(["certify", *network, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["found"] <= found["certified"] <= found["product_of_layers"]
 
 
-def test_nan_is_called_nan(network, capsys):
-    (network / "edges.txt").write_text("0 1 nan\n")
-    assert main(["bench", str(network / "edges.txt")]) == 2
+def test_nan_is_called_nan(capsys, tmp_path):
+    (tmp_path / "edges.txt").write_text("0 1 nan\n")
+    assert main(["bench", str(tmp_path / "edges.txt")]) == 2
     assert "weights in torch.float32 must be finite, got nan" in capsys.readouterr().err
 
 
-def test_signals_that_are_no_array(network, capsys):
-    (network / "x.csv").write_text("1,2,3\n")
-    np.save(network / "objects.npy", np.array([None]), allow_pickle=True)
-    words = ["certify", str(network / "model.safetensors"), "--graph", str(network / "graph.npz"), "--signals"]
+def test_signals_that_are_no_array(network, capsys, tmp_path):
+    (tmp_path / "x.csv").write_text("1,2,3\n")
+    np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
     for name, reason in (("x.csv", "does not begin as the files of numpy.save do"), ("objects.npy", "Python objects")):
-        assert main([*words, str(network / name)]) == 2
+        assert main(["certify", *network, "--signals", str(tmp_path / name)]) == 2
         error = capsys.readouterr().err
         assert reason in error
         assert "allow_pickle" not in error

@@ -8,7 +8,7 @@ from graphact import nn
 from graphact.cli import main
 from graphact.guarantees import check_equivariance, lipschitz_bound
 from graphact.spec.reductions import MEAN, OPERATIONS, Operation
-from graphact.training import Fleet, TrainingSettings, fit
+from support.general_models import check_as_alone
 from support.graphs import random_graph
 from support.tasks import make_tasks
 
@@ -47,18 +47,9 @@ def test_values():
 @pytest.mark.parametrize("learn", [False, True])
 def test_it_trains_in_a_fleet_as_alone(learn):
     tasks = make_tasks(4, graphs=2, samples=400, classes=4, dtype=torch.float64)
-    settings = TrainingSettings(epochs=2, learning_rate=0.02)
-    models = [gcnn(learn_temperature=learn).double() for _ in tasks]
-    alone = [gcnn(learn_temperature=learn).double() for _ in tasks]
-    for one, other in zip(models, alone, strict=True):
-        other.load_state_dict(one.state_dict())
-    together = Fleet(models, tasks).train(settings)
-    for number, (model, task) in enumerate(zip(alone, tasks, strict=True)):
-        result = fit(model, task, settings, seed=number)
-        assert together.test[number] == pytest.approx(result.test, abs=1e-6)
-        for mine, theirs in zip(model.parameters(), models[number].parameters(), strict=True):
-            assert torch.allclose(mine, theirs, rtol=1e-9, atol=1e-12)
-    assert any("log_temperature" in name for name, _ in models[0].named_parameters()) is learn
+    fleet = check_as_alone(lambda: gcnn(learn_temperature=learn), tasks, epochs=2, batch_size=100)
+    names = [name for name, _ in fleet.models[0].named_parameters()]
+    assert any("log_temperature" in name for name in names) is learn
 
 
 @pytest.mark.parametrize("learn", [False, True])

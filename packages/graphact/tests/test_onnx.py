@@ -14,7 +14,7 @@ from graphact.onnx.edge_graph import EdgeGraph
 from graphact.registry import FURTHER, POINTWISE
 from graphact.spec import UnsupportedModelError
 from support.activations import PAPER
-from support.graphs import random_graph
+from support.graphs import directed_graph
 from support.places import ROOT
 
 DOCUMENTATION = ROOT / "docs" / "conventions.md"
@@ -23,15 +23,7 @@ MEANS = ("soft-maximum-ga", "trimmed-mean-ga", "weighted-mean-ga")  # of lists o
 CLOSED_OR_NOT = [(name, closed) for name in NAMES for closed in (False, True)]
 
 
-def directed(num_nodes=9, seed=1, loops=True, dtype=torch.float32):
-    """A directed graph with a node that hears nobody and one that nobody hears, with some loops or none."""
-    dense = random_graph(num_nodes=num_nodes, seed=seed).to_dense().to(dtype).clone()
-    dense[2], dense[:, 4] = 0, 0
-    dense[0, 1:4] = 0
-    dense.fill_diagonal_(0)
-    if loops:
-        dense[3, 3], dense[5, 5] = 0.5, -0.3
-    return Graph.from_dense(dense)
+directed = functools.partial(directed_graph, dtype=torch.float32)
 
 
 def hostile(*shape, dtype=torch.float32):
@@ -113,6 +105,17 @@ class Session:
         given = {"x": x, "edge_index": edge_index, "edge_weight": edge_weight}
         (out,) = self.session.run(["out"], {name: given[name].numpy() for name in self.names})
         return torch.from_numpy(out)
+
+
+class Calling(torch.nn.Module):
+    """A model that calls a function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, graph):
+        return self.function(x, graph)
 
 
 @pytest.mark.parametrize("name", ["max-ga", pytest.param("median-ga", marks=pytest.mark.slow)])
@@ -208,19 +211,11 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(TypeError, match="graph must be a graphact.Graph"):
         graphact.export_onnx(make("max-ga"), x, graph.to_edge_index()[0], path)
 
-    class Two(torch.nn.Module):
-        def forward(self, x, graph):
-            return x, x
-
+    two, untranslatable = Calling(lambda x, _: (x, x)), Calling(lambda x, _: torch.linalg.eigvalsh(x.mT @ x))
     with pytest.raises(UnsupportedModelError, match="it must return a tensor, got tuple"):
-        graphact.export_onnx(Two(), x, graph, path)
-
-    class Untranslatable(torch.nn.Module):
-        def forward(self, x, graph):
-            return torch.linalg.eigvalsh(x.mT @ x)
-
+        graphact.export_onnx(two, x, graph, path)
     with pytest.raises(UnsupportedModelError, match="torch cannot translate it to ONNX") as caught:
-        graphact.export_onnx(Untranslatable(), x, graph, path)
+        graphact.export_onnx(untranslatable, x, graph, path)
     assert "\n" not in str(caught.value)
     assert not path.exists()
 
@@ -256,17 +251,10 @@ def with_convolutions():
 @pytest.mark.parametrize("edges", ["constant", "input"])
 @pytest.mark.parametrize("kind", ["own", "passing", "chain"])
 def test_convolutions_of_pyg_take_the_edges_of_the_graph(kind, edges, tmp_path):
-    for package in ("onnx", "onnxscript"):
-        pytest.importorskip(package)
-    onnxruntime = pytest.importorskip("onnxruntime")
-    model, graph, x = with_convolutions()[kind].eval(), directed(loops=False), torch.randn(9, 2)
-    weights = graph.to_edge_index()[1]
-    graph = Graph.from_edge_index(graph.to_edge_index()[0], weights.abs(), graph.num_nodes)  # which have roots
-    graphact.export_onnx(model, x, graph, tmp_path / "model.onnx", edges=edges)
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
-    given = dict(zip(("x", "edge_index", "edge_weight"), (x, *graph.to_edge_index()), strict=True))
-    (found,) = session.run(None, {entry.name: given[entry.name].numpy() for entry in session.get_inputs()})
-    torch.testing.assert_close(torch.from_numpy(found), model(x, graph).detach())
+    model, (edge_index, weight) = with_convolutions()[kind].eval(), directed(loops=False).to_edge_index()
+    graph, x = Graph.from_edge_index(edge_index, weight.abs(), 9), torch.randn(9, 2)  # weights that have roots
+    session = Session(model, x, graph, tmp_path / "model.onnx", edges=edges)
+    torch.testing.assert_close(session(x, graph), model(x, graph).detach())
 
 
 def test_a_model_that_takes_an_edge_index_is_told_the_way_out(tmp_path):
@@ -291,12 +279,11 @@ def test_a_model_that_takes_an_edge_index_is_told_the_way_out(tmp_path):
                 graphact.export_onnx(model, x, given, tmp_path / "model.onnx")
             assert "\n" not in str(caught.value)
 
-    class Broken(torch.nn.Module):
-        def forward(self, x, graph):
-            raise ValueError("of its own")
+    def fail(x, graph):
+        raise ValueError("of its own")
 
     with pytest.raises(ValueError, match="of its own"):
-        graphact.export_onnx(Broken(), x, graph, tmp_path / "model.onnx")
+        graphact.export_onnx(Calling(fail), x, graph, tmp_path / "model.onnx")
 
 
 @pytest.mark.slow

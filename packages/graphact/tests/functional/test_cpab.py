@@ -107,24 +107,3 @@ def test_extreme_velocities_stay_finite():
         out.sum().backward()
         assert x.grad.isfinite().all()
         assert theta.grad.isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("theta", "radius", "error", "message"),
-    [
-        (torch.tensor(1.0), 1.0, ValueError, r"theta must have the shape \(..., n - 1\) .* got \(\)"),
-        (torch.zeros(0), 1.0, ValueError, r"theta must have the shape .* got \(0,\)"),
-        ([1.0], 1.0, TypeError, "theta must be"),
-        (torch.zeros(3), 0.0, ValueError, "radius must be a finite number above 0"),
-    ],
-)
-def test_bad_arguments(theta, radius, error, message):
-    with pytest.raises(error, match=message):
-        cpab(torch.zeros(3), theta, radius)
-
-
-@pytest.mark.parametrize("dtype", [torch.int16, torch.int64, torch.bool])
-def test_integers_are_refused(dtype):
-    """Integers of two bytes passed for half precision, in which the velocities were rounded to 0."""
-    with pytest.raises(TypeError, match="theta must have the dtype of x"):
-        cpab(torch.zeros(3, dtype=dtype), torch.tensor([0.3, 0.3, 0.3]))

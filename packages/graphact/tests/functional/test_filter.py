@@ -59,9 +59,3 @@ def test_gradient_reaches_edge_weights(directed):
         return functional.graph_adaptive(x, graph, 0.5, coefficients, "max")
 
     assert torch.autograd.gradcheck(run, (weight, x))
-
-
-@pytest.mark.parametrize("taps", [torch.ones(0), torch.ones(2, 2), torch.ones(2, 3, 1), torch.ones(0, 1, 1)])
-def test_bad_taps(taps):
-    with pytest.raises(ValueError, match=r"taps must have the shape .* F_in = 1, .* got \("):
-        functional.graph_filter(torch.ones(2, 1), Graph.from_edge_index([[0], [1]]), taps)

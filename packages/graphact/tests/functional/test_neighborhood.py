@@ -45,15 +45,6 @@ def test_truth_table(op, closed, x, expected, dtype):
     torch.testing.assert_close(out.squeeze(-1), torch.tensor(expected, dtype=dtype), equal_nan=True, rtol=0, atol=0)
 
 
-def test_kernel_by_hand():
-    x = torch.tensor([[1.0], [2.0], [4.0], [0.0], [0.0]], dtype=torch.float64)
-    out = functional.neighborhood_kernel(x, HEARS.to(dtype=torch.float64), gamma=2.0)
-    distances = [1 + 9 + 1 + 1, 1 + 4, 4, 0, 0]
-    expected = torch.tensor([[math.exp(-distance / 8)] for distance in distances], dtype=torch.float64)
-    torch.testing.assert_close(out, expected)
-    assert out[3] == 1
-
-
 def test_kernel_ignores_closed_and_propagates_nan():
     x = torch.tensor([[1.0], [NAN], [4.0], [0.0], [0.0]])
     out = functional.neighborhood_kernel(x, HEARS, closed=True)
@@ -98,23 +89,6 @@ def test_users_function_over_several_hops_and_its_gradient():
 
     for activation in (functional.localized, functional.graph_adaptive):
         assert torch.autograd.gradcheck(lambda x, run=activation: run(x, graph, 1.0, weights, mean), x)
-
-
-@pytest.mark.parametrize(
-    ("function", "error", "message"),
-    [
-        (lambda a, b, c: a, TypeError, "got 3 required arguments"),
-        (lambda: 1.0, TypeError, "got 0 required arguments"),
-        (lambda neighbors: neighbors, ValueError, r"one value a node and feature, \(1, 1\), got"),
-        (lambda neighbors: 1.0, ValueError, "got float"),
-        ("median", TypeError, "function must be callable, got 'median'"),
-        (3, TypeError, "function must be callable, got 3"),
-    ],
-)
-def test_bad_function(function, error, message):
-    pair = Graph.from_edge_index([[0], [1]])
-    with pytest.raises(error, match=message):
-        functional.neighborhood_apply(torch.randn(2, 1), pair, function)
 
 
 @pytest.mark.parametrize("x_shape", [(4, 1, 2), (0, 1, 2), (1, 3)])

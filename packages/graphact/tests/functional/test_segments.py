@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from graphact import Graph, functional
+from graphact import Graph
 from graphact.functional.neighborhood import evaluate_function, neighborhood
 from graphact.functional.segments import evaluate_segments
 from graphact.spec.reductions import Operation, find_operation
@@ -24,14 +24,7 @@ NAN, INF = math.nan, math.inf
 
 
 def expected(case, name, closed):
-    """By the loops of the oracle."""
-
-    def column(y, _):
-        members = [oracle.neighbors(case.edges, i, closed) for i in range(len(y))]
-        means = oracle.MEANS[name]
-        return [means(y[i], [y[j] for j in m], *VALUES[name].values()) if m else 0.0 for i, m in enumerate(members)]
-
-    return oracle.column_by_column(column, case.x)
+    return oracle.neighborhoods(case.edges, case.x, name, *VALUES[name].values(), closed=closed)
 
 
 @pytest.mark.parametrize("way", [evaluate_segments, evaluate_function])
@@ -127,10 +120,3 @@ def test_an_operation_of_the_same_name_is_another():
     x = torch.tensor([[1.0], [2.0], [4.0], [0.0], [0.0]])
     twice = Operation("mean", lambda neighbors: 2 * neighbors.mean(-2))
     assert torch.equal(neighborhood(x, HEARS, twice), 2 * neighborhood(x, HEARS, "mean"))
-
-
-def test_a_share_that_is_cut_off_is_not_trained():
-    with pytest.raises(TypeError, match="trim must be a number"):
-        functional.graph_adaptive(
-            torch.randn(5, 1), HEARS, 1.0, torch.ones(1), "trimmed-mean", parameters={"trim": torch.tensor(0.2)}
-        )

@@ -14,10 +14,9 @@ from support.graphs import random_case, random_graph
 @pytest.mark.parametrize("seed", range(60))
 def test_spectral_normalisation(seed):
     case = random_case(seed)
-    radius = np.abs(np.linalg.eigvals(case.matrix)).max()
-    if radius > 1e-3:
-        dense = case.graph.normalize("spectral").to_dense().numpy()
-        np.testing.assert_allclose(dense, case.matrix / radius, rtol=1e-9)
+    expected = oracle.normalized(case.matrix, "spectral")
+    if expected is not None:
+        np.testing.assert_allclose(case.graph.normalize("spectral").to_dense(), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -46,16 +45,10 @@ def test_spectral_normalisation_of_a_graph_without_cycles():
 @pytest.mark.parametrize("seed", range(30))
 def test_other_normalisations(seed):
     case = random_case(seed)
-    matrix, magnitude = case.matrix, np.abs(case.matrix)
-    rows, columns = magnitude.sum(1), magnitude.sum(0)
-    rows, columns = np.where(rows == 0, 1, rows), np.where(columns == 0, 1, columns)
-    np.testing.assert_allclose(
-        case.graph.normalize("symmetric").to_dense(), matrix / np.sqrt(rows[:, None] * columns), atol=1e-14
-    )
-    np.testing.assert_allclose(case.graph.normalize("random_walk").to_dense(), matrix / rows[:, None], atol=1e-14)
-    laplacian = case.graph.normalize("laplacian")
-    np.testing.assert_allclose(laplacian.to_dense(), np.diag(matrix.sum(1)) - matrix, atol=1e-14)
-    assert torch.equal(laplacian.degree, case.graph.degree)
+    for kind in ("symmetric", "random_walk", "laplacian"):
+        found = case.graph.normalize(kind)
+        np.testing.assert_allclose(found.to_dense(), oracle.normalized(case.matrix, kind), atol=1e-14)
+        assert torch.equal(found.degree, case.graph.degree)
 
 
 def test_normalisation_keeps_an_undirected_graph_undirected():

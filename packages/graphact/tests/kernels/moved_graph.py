@@ -11,9 +11,10 @@ import torch.multiprocessing as mp
 from graphact import Graph, functional, nn
 
 NODES, EDGES = 2_000, 20_000  # so many that the memory goes back to the system
+KINDS = (nn.GraphAdaptiveMax, nn.GraphAdaptiveMedian, nn.GraphAdaptiveKernel)
 
 
-def graph():
+def make_graph():
     edge_index = torch.randint(NODES, (2, EDGES), generator=torch.Generator().manual_seed(0))
     return Graph.from_edge_index(edge_index, num_nodes=NODES).normalize("symmetric")
 
@@ -24,46 +25,37 @@ def fill_memory():
     return [torch.full((size,), 10**12) for size in sizes] + [torch.full((size,), 1e30) for size in sizes]
 
 
-def shift_then_shift(used, move):
+def shift(graph):
+    """A shift, before and after."""
     x = torch.randn(3, NODES, 80)
-    before = functional.shift(x, used)
-    move(used)
-    filled = fill_memory()
-    assert torch.equal(functional.shift(x, used), before)
-    del filled
+    return lambda: [functional.shift(x, graph)]
 
 
-def activation_then_activation(used, move):
-    x = torch.randn(NODES, 4)
-    modules = [getattr(nn, f"GraphAdaptive{name}")(features=4, start="uniform") for name in ("Max", "Median", "Kernel")]
-    before = [module(x, used) for module in modules]
-    move(used)
-    filled = fill_memory()
-    assert all(torch.equal(module(x, used), value) for module, value in zip(modules, before, strict=True))
-    del filled
+def activate(graph):
+    """Activations, before and after."""
+    x, modules = torch.randn(NODES, 4), [kind(features=4, start="uniform") for kind in KINDS]
+    return lambda: [module(x, graph) for module in modules]
 
 
-def forward_then_backward(used, move):
+def differentiate(graph):
+    """Gradients before and after, of two evaluations before."""
     x = torch.randn(NODES, 4, requires_grad=True)
-    modules = [getattr(nn, f"GraphAdaptive{name}")(features=4, start="uniform") for name in ("Max", "Median", "Kernel")]
-    expected = [torch.autograd.grad(module(x, used).sum(), x)[0] for module in modules]
-    out = [module(x, used).sum() for module in modules]
-    move(used)
-    filled = fill_memory()
-    assert all(torch.equal(torch.autograd.grad(o, x)[0], grad) for o, grad in zip(out, expected, strict=True))
-    del filled
+    modules = [kind(features=4, start="uniform") for kind in KINDS]
+    first, second = ([module(x, graph).sum() for module in modules] for _ in range(2))
+    sums = iter((first, second))
+    return lambda: [torch.autograd.grad(total, x)[0] for total in next(sums)]
 
 
-def share(used):
-    used.share_memory_()
+def share(graph):
+    graph.share_memory_()
 
 
-def put_into_a_queue(used):
+def put_into_a_queue(graph):
     context = mp.get_context("spawn")
     sent, answers = context.Queue(), context.Queue()
     process = context.Process(target=answer, args=(sent, answers))
     process.start()
-    sent.put(used)
+    sent.put(graph)
     assert answers.get() == NODES
     process.join()
 
@@ -74,4 +66,10 @@ def answer(received, answers):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    globals()[sys.argv[1]](graph(), globals()[sys.argv[2]])
+    graph = make_graph()
+    use, move = (globals()[name] for name in sys.argv[1:])
+    evaluate = use(graph)
+    before = evaluate()
+    move(graph)
+    filled = fill_memory()
+    assert all(map(torch.equal, evaluate(), before))

@@ -96,7 +96,7 @@ def test_gradients_are_those_of_loops(ops, kind, closed, backend):
 
 @each_backend
 @pytest.mark.parametrize("closed", [False, True])
-def test_derivatives_of_any_order(closed, backend):
+def test_first_and_second_derivatives(closed, backend):
     graph, _ = loop_graph()
     x = signal((6, 2)).requires_grad_()
 
@@ -105,19 +105,25 @@ def test_derivatives_of_any_order(closed, backend):
 
     with graphact.backend(backend):
         assert torch.autograd.gradcheck(run, x, check_forward_ad=True)
-        assert torch.autograd.gradgradcheck(run, x, check_fwd_over_rev=True)
+        one_column = x.detach()[:, :1].requires_grad_()
+        assert torch.autograd.gradgradcheck(run, one_column, check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_transforms_of_transforms(closed):
+    graph, _ = loop_graph()
+    x = signal((6, 2))
 
     def energy(x):
-        return sum(part.pow(3).sum() for part in run(x))
+        return sum(part.pow(3).sum() for part in neighborhood_functions(x, graph, OPS, True, closed))
 
     def energy_of_loops(x):
         return sum(part.pow(3).sum() for part in (graph.to_dense() @ x, *by_loops(x, graph, OPS, closed)))
 
-    expected = torch.autograd.functional.hessian(energy_of_loops, x.detach())
+    expected = torch.autograd.functional.hessian(energy_of_loops, x)
     for transform in (hessian, lambda f: jacfwd(jacfwd(f)), lambda f: jacrev(jacrev(f)), lambda f: jacrev(jacfwd(f))):
-        torch.testing.assert_close(transform(energy)(x.detach()), expected)
-    third = jacrev(hessian(energy))(x.detach())
-    torch.testing.assert_close(third, jacfwd(hessian(energy))(x.detach()))
+        torch.testing.assert_close(transform(energy)(x), expected)
+    torch.testing.assert_close(jacrev(hessian(energy))(x), jacfwd(hessian(energy))(x))
 
 
 def test_transforms():

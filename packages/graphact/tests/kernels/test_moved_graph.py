@@ -12,10 +12,10 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("use", "move"),
     [
-        ("shift_then_shift", "share"),
-        ("activation_then_activation", "share"),
-        ("forward_then_backward", "share"),
-        ("activation_then_activation", "put_into_a_queue"),
+        ("shift", "share"),
+        ("activate", "share"),
+        ("differentiate", "share"),
+        ("activate", "put_into_a_queue"),
     ],
 )
 def test_is_used_as_before(use, move):

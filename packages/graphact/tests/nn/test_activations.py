@@ -80,9 +80,8 @@ def span(neighbors):
     return neighbors.amax(-2) - neighbors.amin(-2)
 
 
-@pytest.mark.parametrize("op", ["max", span])
-def test_copies_keep_their_operation(op):
-    module, graph, x = nn.GraphAdaptive(op, hops=2), random_graph(dtype=torch.float32), torch.randn(2, 12, 3)
+def test_copies_keep_their_operation():
+    module, graph, x = nn.GraphAdaptive(span, hops=2), random_graph(dtype=torch.float32), torch.randn(2, 12, 3)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert torch.equal(other(x, graph), module(x, graph))
         assert other.config() == module.config()

@@ -1,7 +1,5 @@
 """Adaptive filter banks, the standard deviation and the unshifted term, against plain loops."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -17,31 +15,16 @@ from support.graphs import random_graph
 OPS = ["max", "min", "median", "std", "mean", ("kernel", {"gamma": 0.7}), "log-mean-exp"]
 GRAPH = random_graph(dtype=torch.float64)
 MATRIX = GRAPH.to_dense().numpy()
-
-
-def population_std(values):
-    centre = sum(values) / len(values)
-    return math.sqrt(sum((value - centre) ** 2 for value in values) / len(values))
-
-
-def reduced(y, op, closed, gamma=0.7):
-    """A function of each neighbourhood of a signal (N, F), node by node."""
-
-    def one_column(z, _):
-        lists = [oracle.neighbors(MATRIX != 0, i, closed) for i in range(len(z))]
-        if op == "std":
-            return [population_std([z[j] for j in members]) if members else 0.0 for members in lists]
-        return [oracle.reduce(z, i, members, op, gamma) for i, members in enumerate(lists)]
-
-    return oracle.column_by_column(one_column, y)
+EDGES = MATRIX != 0
 
 
 def by_loops(bank, x, closed):
     taps, function_taps = bank.taps.detach().numpy(), bank.function_taps.detach().numpy()
     out = x @ taps[0] + (0 if bank.bias is None else bank.bias.detach().numpy())
     for k in range(len(taps) - 1):
-        for number, op in enumerate(op if isinstance(op, str) else op[0] for op in OPS):
-            out = out + reduced(x, op, closed) @ function_taps[number, k]
+        for number, op in enumerate(OPS):
+            name, *gamma = (op,) if isinstance(op, str) else (op[0], op[1]["gamma"])
+            out = out + oracle.neighborhoods(EDGES, x, name, *gamma, closed=closed) @ function_taps[number, k]
         x = MATRIX @ x
         out = out + x @ taps[k + 1]
     return out
@@ -82,7 +65,7 @@ def test_the_standard_deviation_of_equal_values_is_exactly_0_and_so_is_its_gradi
     x.requires_grad_()
     values = neighborhood(x, GRAPH, "std")
     (grad,) = torch.autograd.grad(values.sum(), x)
-    lists = [oracle.neighbors(MATRIX != 0, i, False) for i in range(12)]
+    lists = [oracle.neighbors(EDGES, i, False) for i in range(12)]
     equal = torch.tensor([3 not in members or len(members) == 1 for members in lists])
     assert 0 < equal.sum() < 12
     assert (values[equal] == 0).all()
@@ -99,10 +82,8 @@ def test_the_standard_deviation_of_equal_values_is_exactly_0_and_so_is_its_gradi
 def test_the_unshifted_term_is_one_more_of_the_sum(op, hops, shared, batch):
     x, weights = signal(*batch, 12, 2), signal(hops + 1, seed=2) if shared else signal(hops + 1, 2, seed=2)
     out = graph_adaptive(x, GRAPH, 0.7, weights, op, gamma=0.7, unshifted=True)
-    expected, y = 0.7 * np.maximum(x.numpy(), 0), x.numpy()
-    for weight in weights.numpy():
-        expected = expected + weight * reduced(y, op, False)
-        y = MATRIX @ y
+    arrays = x.numpy(), 0.7, weights.numpy()
+    expected = oracle.activation("graph_adaptive", MATRIX, EDGES, *arrays, op, gamma=0.7, unshifted=True)
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-12, atol=1e-12)
 
 

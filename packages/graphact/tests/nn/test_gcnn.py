@@ -6,26 +6,10 @@ import pytest
 import torch
 
 from graphact import nn
-from support import oracle
 from support.activations import ANY_WIDTH
+from support.by_loops import apply_by_loops
 from support.graphs import random_case, random_graph
 from support.tolerances import assert_near
-
-KIND = {
-    "max-l": ("localized", "max"),
-    "median-l": ("localized", "median"),
-    "max-ga": ("graph_adaptive", "max"),
-    "median-ga": ("graph_adaptive", "median"),
-    "kernel-ga": ("graph_adaptive", "kernel"),
-    "mean-ga": ("graph_adaptive", "mean"),
-    "soft-maximum-ga": ("graph_adaptive", "log-mean-exp"),
-    "trimmed-mean-ga": ("graph_adaptive", "trimmed-mean"),
-    "weighted-mean-ga": ("graph_adaptive", "weighted-mean"),
-}
-
-
-def array(parameter):
-    return parameter.detach().numpy()
 
 
 @pytest.mark.parametrize("per_feature", [False, True])
@@ -35,25 +19,10 @@ def test_two_layers_against_the_oracle(name, per_feature):
         case = random_case(seed)
         graph = case.graph.to(dtype=torch.float64)
         widths, closed = [case.x.shape[-1], 3, 2], seed % 2 == 1
-        options = {
-            "hops": 2,
-            "out_features": 4,
-            "bias": True,
-            "per_feature": per_feature,
-            "closed": closed,
-            "gamma": 0.8,
-        }
+        options = {"hops": 2, "out_features": 4, "bias": True, "per_feature": per_feature}
+        options |= {"closed": closed, "gamma": 0.8}
         model = nn.GCNN(widths, order=[2, 1], activation=name, **options).double()
-        x = case.x
-        for bank, activation in zip(model.filters, model.activations, strict=True):
-            x = oracle.graph_filter(case.matrix, x, array(bank.taps)) + array(bank.bias)
-            if name not in KIND:
-                x = oracle.pointwise(name, x, *map(array, activation.parameters()))
-            else:
-                kind, op = KIND[name]
-                beta, weights = activation.beta.item(), array(activation.weights)
-                x = oracle.activation(kind, case.matrix, case.edges, x, beta, weights, op, 0.8, closed)
-        expected = x @ array(model.readout.weight).T + array(model.readout.bias)
+        expected = apply_by_loops(model, case.x, case.matrix, case.edges)
         assert_near(model(case.signal, graph), expected)
 
 
@@ -82,11 +51,7 @@ def test_fir_is_linear_and_equals_the_filters():
     model = nn.FIR([2, 3, 2], order=2, out_features=1, readout_bias=False).double()
     x, y = torch.randn(2, 4, 12, 2, dtype=torch.float64)
     torch.testing.assert_close(model(x + 2 * y, graph), model(x, graph) + 2 * model(y, graph))
-    matrix = graph.to_dense().numpy()
-    z = oracle.graph_filter(
-        matrix, oracle.graph_filter(matrix, x.numpy(), array(model.filters[0].taps)), array(model.filters[1].taps)
-    )
-    assert_near(model(x, graph), z @ array(model.readout.weight).T)
+    assert_near(model(x, graph), apply_by_loops(model, x.numpy(), graph.to_dense().numpy(), None))
 
 
 def test_no_readout():

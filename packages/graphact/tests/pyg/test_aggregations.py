@@ -10,6 +10,7 @@ from torch_geometric.nn import SAGEConv
 
 import graphact
 from graphact.pyg import aggregations, message_lists
+from support.gradients import assert_near_each, value_and_gradients
 
 NAMES = ("Max", "Min", "Mean", "Median", "Std")
 NEEDS_MESSAGES = ("Median",)  # PyG's reads out of bounds where the first target has none
@@ -43,18 +44,10 @@ def drawn(case, *, every_target=False):
     return torch.randn(shape, dtype=torch.float64), index, targets, dim
 
 
-def value_and_gradient(aggregation, x, *arguments, **options):
-    x = x.clone().requires_grad_()
-    value = aggregation(x, *arguments, **options)
-    cotangent = torch.linspace(-1, 1, value.numel(), dtype=value.dtype).reshape(value.shape)
-    return value.detach(), torch.autograd.grad(value, x, cotangent)[0]
-
-
 def assert_same(name, found, expected):
     if name in ("Max", "Min", "Median"):
         assert torch.equal(found[0], expected[0])
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+    assert_near_each(found, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("case", SHAPES)
@@ -62,11 +55,11 @@ def assert_same(name, found, expected):
 def test_values_and_gradients_are_those_of_pyg(name, case):
     x, index, targets, dim = drawn(case, every_target=name in NEEDS_MESSAGES and case != "more targets than messages")
     ours, theirs = pair(name)
-    found = value_and_gradient(ours, x, index, dim_size=targets, dim=dim)
+    found = value_and_gradients(ours, x, index, dim_size=targets, dim=dim)
     if name in NEEDS_MESSAGES and case == "more targets than messages":
-        expected = value_and_gradient(median_by_target, x, index, targets)
+        expected = value_and_gradients(median_by_target, x, index, targets)
     else:
-        expected = value_and_gradient(theirs, x, index, dim_size=targets, dim=dim)
+        expected = value_and_gradients(theirs, x, index, dim_size=targets, dim=dim)
     assert_same(name, found, expected)
 
 
@@ -93,8 +86,8 @@ def test_every_backend(name, backend):
     x, index, targets, dim = drawn("towers", every_target=True)
     ours, theirs = pair(name)
     with graphact.backend(backend):
-        found = value_and_gradient(ours, x, index, dim_size=targets, dim=dim)
-    assert_same(name, found, value_and_gradient(theirs, x, index, dim_size=targets, dim=dim))
+        found = value_and_gradients(ours, x, index, dim_size=targets, dim=dim)
+    assert_same(name, found, value_and_gradients(theirs, x, index, dim_size=targets, dim=dim))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,8 +95,8 @@ def test_pointers_and_no_index(name):
     x, _, _, _ = drawn("many")
     ours, theirs = pair(name)
     ptr, index = torch.tensor([0, 7, 7, 40, 60]), torch.tensor([0] * 7 + [2] * 33 + [3] * 20)
-    assert_same(name, value_and_gradient(ours, x, ptr=ptr), value_and_gradient(theirs, x, index, dim_size=4))
-    assert_same(name, value_and_gradient(ours, x), value_and_gradient(theirs, x))
+    assert_same(name, value_and_gradients(ours, x, ptr=ptr), value_and_gradients(theirs, x, index, dim_size=4))
+    assert_same(name, value_and_gradients(ours, x), value_and_gradients(theirs, x))
     found = ours.forward(x, index)  # PyG's __call__ finds the number of targets
     assert torch.equal(found, ours(x, index))
 
@@ -112,7 +105,7 @@ def test_pointers_and_no_index(name):
 def test_pointers_to_a_part_of_the_messages(name):
     x, _, _, _ = drawn("many")
     for ptr in (torch.tensor([3, 7, 7, 40]), torch.tensor([60, 60])):
-        assert_same(name, *(value_and_gradient(each, x, ptr=ptr) for each in pair(name)))
+        assert_same(name, *(value_and_gradients(each, x, ptr=ptr) for each in pair(name)))
     if name != "Mean":  # which PyG computes
         with pytest.raises(IndexError, match="ptr must hold indices from 0 to 60, got 61"):
             pair(name)[0](x, ptr=torch.tensor([0, 61]))
@@ -145,7 +138,7 @@ def test_small_deviations_are_0_as_in_pyg():
     ours, theirs = pair("Std")
     index = torch.tensor([0, 0, 1, 1, 2, 2, 3])
     x = torch.tensor([[0.0], [0.006], [0.0], [0.0065], [2.0], [2.0], [5.0]], dtype=torch.float64)
-    found, expected = value_and_gradient(ours, x, index), value_and_gradient(theirs, x, index)
+    found, expected = value_and_gradients(ours, x, index), value_and_gradients(theirs, x, index)
     assert found[0].flatten().count_nonzero() == 1
     assert_same("Std", found, expected)
 
@@ -154,7 +147,7 @@ def test_small_deviations_are_0_as_in_pyg():
 def test_the_gradient_of_a_tie_goes_to_one_message(name):
     ours, theirs = pair(name)
     x, index = torch.tensor([[2.0], [2.0], [2.0]]), torch.tensor([0, 0, 0])
-    found, expected = value_and_gradient(ours, x, index), value_and_gradient(theirs, x, index)
+    found, expected = value_and_gradients(ours, x, index), value_and_gradients(theirs, x, index)
     assert torch.equal(found[1], torch.tensor([[-1.0], [0.0], [0.0]]))
     torch.testing.assert_close(expected[1], torch.full((3, 1), -1 / 3))
 
@@ -172,8 +165,8 @@ def test_what_the_kernels_do_not_take_runs_pyg():
     filled = graphact.pyg.MedianAggregation(fill_value=7.0)
     assert torch.equal(filled(whole.float(), index, dim_size=3), torch.tensor([[1.0], [2.0], [7.0]]))
     x = torch.randn(3, 2)
-    half = value_and_gradient(graphact.pyg.StdAggregation(semi_grad=True), x, index)
-    torch.testing.assert_close(half, value_and_gradient(pyg.StdAggregation(semi_grad=True), x, index))
+    half = value_and_gradients(graphact.pyg.StdAggregation(semi_grad=True), x, index)
+    torch.testing.assert_close(half, value_and_gradients(pyg.StdAggregation(semi_grad=True), x, index))
     batch = torch.randn(5, 3, 2)
     each = torch.func.vmap(lambda part: graphact.pyg.MaxAggregation()(part, index, dim_size=2))(batch)
     torch.testing.assert_close(each, pyg.MaxAggregation()(batch, index, dim_size=2))
@@ -275,8 +268,8 @@ def test_several_aggregations(mode):
     theirs = pyg.MultiAggregation(KINDS, mode=mode, mode_kwargs=MODES[mode]).double()
     ours = graphact.pyg.MultiAggregation(KINDS, mode=mode, mode_kwargs=MODES[mode]).double()
     assert ours.load_state_dict(theirs.state_dict()).missing_keys == []
-    found = value_and_gradient(ours, x, index, dim_size=targets, dim=dim)
-    assert_same(mode, found, value_and_gradient(theirs, x, index, dim_size=targets, dim=dim))
+    found = value_and_gradients(ours, x, index, dim_size=targets, dim=dim)
+    assert_same(mode, found, value_and_gradients(theirs, x, index, dim_size=targets, dim=dim))
 
 
 def test_one_pass_for_several_aggregations(monkeypatch):
@@ -305,7 +298,7 @@ def test_inside_a_convolution(name):
     fused.load_state_dict(conv.state_dict())
     edge_index = torch.cat([torch.arange(12).repeat(2, 1), torch.randint(0, 12, (2, 40))], 1)
     x = torch.randn(12, 4, dtype=torch.float64)
-    assert_same("", value_and_gradient(fused, x, edge_index), value_and_gradient(conv, x, edge_index))
+    assert_same("", value_and_gradients(fused, x, edge_index), value_and_gradients(conv, x, edge_index))
     assert isinstance(ours, type(theirs))
     copied = copy.deepcopy(fused)
     assert torch.equal(copied(x, edge_index), fused(x, edge_index))

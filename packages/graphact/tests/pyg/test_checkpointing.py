@@ -68,13 +68,13 @@ def per_layer():
 ACTIVATIONS = pytest.mark.parametrize("make", [one_activation, per_layer], ids=["one", "per layer"])
 
 
-def pair(make, wrap, passing=PassGraph):
+def pair(make, wrap):
     """A model with checkpoints, the same without, and an input, all in double precision."""
     torch.manual_seed(1)
     model = Model(make(), wrap).double()
     expected = copy.deepcopy(model)
     expected.wrap = None
-    return passing(model), passing(expected), torch.randn(12, 4, dtype=torch.float64)
+    return PassGraph(model), PassGraph(expected), torch.randn(12, 4, dtype=torch.float64)
 
 
 def gradients(model, x):
@@ -133,39 +133,42 @@ def inside_a_checkpoint(is_reentrant):
     return run
 
 
-def nothing_around(block, x, is_reentrant):
-    return block(x)
+def backward(model, x):
+    loss(model, x).backward()
+
+
+def unwrapped(is_reentrant):
+    return None
 
 
 def bound_twice(outer):
     """A bound part inside a bound part."""
 
-    def wrap(block, x, is_reentrant):
-        def last(x):
-            return torch.tanh(block.act(block.layer(x)))
+    def bound_inside(is_reentrant):
+        def wrap(block, x):
+            def last(x):
+                return torch.tanh(block.act(block.layer(x)))
 
-        def whole(x):
-            return last(checkpoint(bind_graph(block.act), x, use_reentrant=is_reentrant))
+            def whole(x):
+                return last(checkpoint(bind_graph(block.act), x, use_reentrant=is_reentrant))
 
-        return checkpoint(bind_graph(whole), x, use_reentrant=outer)
+            return checkpoint(bind_graph(whole), x, use_reentrant=outer)
 
-    return wrap
+        return wrap
 
-
-def bound_once(block, x, is_reentrant):
-    return bound(is_reentrant)(block, x)
+    return bound_inside
 
 
 USES = {
-    "in a call": (bound_once, lambda model, x: loss(model, x).backward()),
-    "in another thread": (bound_once, in_another_thread),
-    "inside another call": (bound_once, inside_another_call),
-    "in a reentrant checkpoint": (bound_once, inside_a_checkpoint(True)),
-    "in a checkpoint": (bound_once, inside_a_checkpoint(False)),
-    "without parts, in a reentrant checkpoint": (nothing_around, inside_a_checkpoint(True)),
-    "without parts, in a checkpoint": (nothing_around, inside_a_checkpoint(False)),
-    "bound twice, reentrant": (bound_twice(True), lambda model, x: loss(model, x).backward()),
-    "bound twice": (bound_twice(False), lambda model, x: loss(model, x).backward()),
+    "in a call": (bound, backward),
+    "in another thread": (bound, in_another_thread),
+    "inside another call": (bound, inside_another_call),
+    "in a reentrant checkpoint": (bound, inside_a_checkpoint(True)),
+    "in a checkpoint": (bound, inside_a_checkpoint(False)),
+    "without parts, in a reentrant checkpoint": (unwrapped, inside_a_checkpoint(True)),
+    "without parts, in a checkpoint": (unwrapped, inside_a_checkpoint(False)),
+    "bound twice, reentrant": (bound_twice(True), backward),
+    "bound twice": (bound_twice(False), backward),
 }
 
 
@@ -175,7 +178,7 @@ USES = {
 @ACTIVATIONS
 def test_gradients_are_those_without_checkpoints(make, is_reentrant, use):
     wrap, run = USES[use]
-    model, expected, x = pair(make, partial(wrap, is_reentrant=is_reentrant))
+    model, expected, x = pair(make, wrap(is_reentrant))
     given = x.clone().requires_grad_()
     run(model, given)
     assert_equal(gradients(model, given), expected_gradients(expected, x, GRAPHS[0]))

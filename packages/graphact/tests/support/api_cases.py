@@ -15,7 +15,8 @@ from graphact import Graph, functional, nn
 from graphact.registry import POINTWISE
 from support import oracle
 from support.activations import PAPER
-from support.drawn_graphs import draw_edges, draw_world, normalized
+from support.by_loops import apply_by_loops
+from support.drawn_graphs import draw_edges, draw_world
 from support.tolerances import TOLERANCE
 
 BATCHES = ((), (1,), (3,), (2, 2), (0,), (2, 0), (40,))
@@ -205,29 +206,6 @@ def draw_network(draw):
     return nn.GCNN(wide, order=order, activation=names, per_feature=per_feature, **options), wide[0]
 
 
-def apply_by_loops(module, x, matrix, edges):
-    """Return what a module computes, from its parameters."""
-    values = {name: parameter.detach().double().cpu().numpy() for name, parameter in module.named_parameters()}
-    if isinstance(module, (nn.GCNN, nn.FIR)):
-        for number, bank in enumerate(module.filters):
-            x = apply_by_loops(bank, x, matrix, edges)
-            if isinstance(module, nn.GCNN):
-                x = apply_by_loops(module.activations[number], x, matrix, edges)
-        if "readout.weight" in values:
-            x = x @ values["readout.weight"].T + values.get("readout.bias", 0.0)
-        return x
-    if isinstance(module, nn.GraphFilter):
-        return oracle.graph_filter(matrix, x, values["taps"]) + values.get("bias", 0.0)
-    kind = type(module).__name__
-    name = next((name for name, known in {"relu": "ReLU", **POINTWISE}.items() if known == kind), None)
-    if name is not None:
-        return oracle.pointwise(name, x, *values.values()) if x.size else x
-    op = next(op for op in ("max", "median", "kernel") if kind.lower().endswith(op))
-    family = "localized" if kind.startswith("Localized") else "graph_adaptive"
-    gamma = float(module.gamma) if op == "kernel" else 1.0
-    return oracle.activation(family, matrix, edges, x, values["beta"], values["weights"], op, gamma, module.closed)
-
-
 def networks(draw):
     """Modules: called with graphs, edge lists, sparse tensors; trained, copied, saved, changed between calls."""
     module, features = draw_network(draw)
@@ -291,7 +269,7 @@ def check_network(draw, module, features, pair, weight, nodes, form, turn):
     np.add.at(matrix, (pair[1].numpy(), pair[0].numpy()), given.numpy())
     edges[pair[1].numpy(), pair[0].numpy()] = True
     normalize = module.normalize if form in ("edge_index", "int32", "no weights") else None
-    matrix = matrix if normalize is None else normalized(matrix, normalize)
+    matrix = matrix if normalize is None else oracle.normalized(matrix, normalize)
     if matrix is None:
         return
     graph = Graph.from_edge_index(pair, given, nodes)

@@ -12,6 +12,7 @@ import scipy.sparse
 import torch
 
 from graphact import Graph
+from support import oracle
 from support.building import as_python, by_hand
 from support.graphs import random_matrix
 
@@ -183,7 +184,7 @@ def change(draw, world, number):
             assert p != 1 or not kept.any()
             matrix, edges = np.where(kept | np.eye(nodes, dtype=bool), matrix, 0.0), kept
         elif step in ("symmetric", "random_walk", "laplacian", "spectral", "gcn"):
-            expected = normalized(matrix, step)
+            expected = oracle.normalized(matrix, step)
             if expected is None:
                 return world
             graph, matrix, loosely = graph.normalize(step), expected, 1e3
@@ -200,27 +201,6 @@ def change(draw, world, number):
         elif step == "shared" and graph.device.type == "cpu":
             graph.share_memory_()
     return settle(draw, World(graph, matrix, edges), loosely)
-
-
-def normalized(matrix, kind):
-    """A rescaled operator, by its definition; None where sums or eigenvalues nearly cancel."""
-    rows, columns = np.abs(matrix).sum(1), np.abs(matrix).sum(0)
-    rows, columns = (np.where(sums == 0, 1, sums) for sums in (rows, columns))
-    if kind == "symmetric":
-        return matrix / np.sqrt(rows[:, None] * columns)
-    if kind == "random_walk":
-        return matrix / rows[:, None]
-    if kind == "laplacian":
-        return np.diag(matrix.sum(1)) - matrix
-    if kind == "gcn":
-        looped = matrix + np.diag(np.where(matrix.diagonal() == 0, 1.0, 0.0))
-        sums = looped.sum(1)
-        across = 1 / np.sqrt(np.where(sums > 0, sums, np.inf))
-        return None if np.abs(sums).min() < 1e-3 else looped * across[:, None] * across
-    if not matrix.any():
-        return matrix
-    radius, turned = (np.abs(np.linalg.eigvals(side)).max() for side in (matrix, matrix.T))
-    return matrix / radius if radius > 1e-2 and np.isclose(radius, turned, rtol=1e-9) else None
 
 
 def draw_world(draw, steps=2, dtypes=tuple(TOLERANCE)):

@@ -60,3 +60,14 @@ def random_graph(num_nodes=12, density=0.4, seed=0, dtype=torch.float64):
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.random((num_nodes, num_nodes)) < density, 1) * rng.uniform(0.2, 1.0, (num_nodes, num_nodes))
     return Graph.from_dense(torch.from_numpy(upper + upper.T)).to(dtype=dtype)
+
+
+def directed_graph(num_nodes=9, seed=1, loops=True, dtype=torch.float64):
+    """A directed graph with a node that hears nobody and one that nobody hears, with some loops or none."""
+    dense = random_graph(num_nodes=num_nodes, seed=seed).to_dense().to(dtype).clone()
+    dense[2], dense[:, 4] = 0, 0
+    dense[0, 1:4] = 0
+    dense.fill_diagonal_(0)
+    if loops:
+        dense[3, 3], dense[5, 5] = 0.5, -0.3
+    return Graph.from_dense(dense)

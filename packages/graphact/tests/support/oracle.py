@@ -25,14 +25,15 @@ def choose(values, op):
     return values.index(wanted)
 
 
-def reduce(y, i, members, op, gamma):
-    """f over the members of one neighbourhood of a single-feature signal y."""
+def reduce(y, i, members, op, *parameter):
+    """f over the members of one neighbourhood of a single-feature signal y; kernels and some means have a parameter."""
     if op == "kernel":
+        (gamma,) = parameter
         return math.exp(-sum((y[i] - y[j]) ** 2 for j in members) / (2 * gamma**2))
     if not members:
         return 0.0
     values = [float(y[j]) for j in members]
-    return MEANS[op](float(y[i]), values) if op in MEANS else values[choose(values, op)]
+    return MEANS[op](float(y[i]), values, *parameter) if op in MEANS else values[choose(values, op)]
 
 
 def trimmed_mean(values, trim):
@@ -49,8 +50,13 @@ def weighted_mean(own, values, width):
     return sum(w * value for w, value in zip(weights, values, strict=True)) / sum(weights)
 
 
+def mean(_, values):
+    return sum(values) / len(values)
+
+
 MEANS = {  # with the parameters they start from
-    "mean": lambda _, values: sum(values) / len(values),
+    "mean": mean,
+    "std": lambda _, values: math.sqrt(mean(_, [(value - mean(_, values)) ** 2 for value in values])),
     "log-mean-exp": lambda _, values, t=1.0: t * math.log(sum(math.exp(v / t) for v in values) / len(values)),
     "trimmed-mean": lambda _, values, trim=0.25: trimmed_mean(values, trim),
     "weighted-mean": lambda own, values, width=1.0: weighted_mean(own, values, width),
@@ -63,28 +69,49 @@ def column_by_column(function, x):
     out = np.empty_like(flat)
     for b in range(flat.shape[0]):
         for f in range(flat.shape[2]):
-            out[b, :, f] = function(flat[b, :, f], f)
+            out[b, :, f] = function(flat[b, :, f])
     return out.reshape(x.shape)
 
 
-def activation(kind, matrix, edges, x, beta, weights, op, gamma=0.1, closed=False):
-    """Localized or graph-adaptive activation, weights of shape (K,) or (K, F)."""
+def neighborhoods(edges, x, op, *parameter, closed=False, hops=1):
+    """f over the neighbourhoods of a signal (..., N, F), or over the nodes that so many hops lead to."""
+    lists = [reachable(edges, i, hops, closed) for i in range(len(edges))]
+    return column_by_column(lambda y: [reduce(y, i, lists[i], op, *parameter) for i in range(len(y))], x)
 
-    def one_column(z, f):
-        out = beta * np.maximum(z, 0.0)
-        y = z
-        for k in range(1, len(weights) + 1):
-            weight = weights[k - 1] if weights.ndim == 1 else weights[k - 1, f]
-            y = matrix @ y
-            for i in range(len(z)):
-                if kind == "graph_adaptive":
-                    term = reduce(y, i, neighbors(edges, i, closed), op, gamma)
-                else:
-                    term = reduce(z, i, reachable(edges, i, k, closed), op, gamma)
-                out[i] = out[i] + weight * term
-        return out
 
-    return column_by_column(one_column, x)
+def activation(kind, matrix, edges, x, beta, weights, op, gamma=0.1, closed=False, unshifted=False):
+    """Localized or graph-adaptive activation, weights of shape (K,) or (K, F), or with a row more for the signal."""
+    parameter = (gamma,) if op == "kernel" else ()
+    out, y = beta * np.maximum(x, 0.0), x
+    for k, weight in enumerate(weights, start=0 if unshifted else 1):
+        y = matrix @ y if k else y
+        if kind == "graph_adaptive":
+            term = neighborhoods(edges, y, op, *parameter, closed=closed)
+        else:
+            term = neighborhoods(edges, x, op, *parameter, closed=closed, hops=k)
+        out = out + weight * term
+    return out
+
+
+def normalized(matrix, kind):
+    """A rescaled operator, by its definition; None where sums or eigenvalues nearly cancel."""
+    rows, columns = np.abs(matrix).sum(1), np.abs(matrix).sum(0)
+    rows, columns = (np.where(sums == 0, 1, sums) for sums in (rows, columns))
+    if kind == "symmetric":
+        return matrix / np.sqrt(rows[:, None]) / np.sqrt(columns)
+    if kind == "random_walk":
+        return matrix / rows[:, None]
+    if kind == "laplacian":
+        return np.diag(matrix.sum(1)) - matrix
+    if kind == "gcn":
+        looped = matrix + np.diag(np.where(matrix.diagonal() == 0, 1.0, 0.0))
+        sums = looped.sum(1)
+        across = 1 / np.sqrt(np.where(sums > 0, sums, np.inf))
+        return None if np.abs(sums).min() < 1e-3 else looped * across[:, None] * across
+    if not matrix.any():
+        return matrix
+    radius, turned = (np.abs(np.linalg.eigvals(side.astype(np.float64))).max() for side in (matrix, matrix.T))
+    return matrix / radius if radius > 1e-3 and np.isclose(radius, turned, rtol=1e-9) else None
 
 
 def graph_filter(matrix, x, taps):

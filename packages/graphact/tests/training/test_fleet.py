@@ -1,6 +1,6 @@
 """A fleet trains each of its models as if it were alone."""
 
-import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +8,8 @@ import torch
 from graphact import Graph
 from graphact.nn import GCNN
 from graphact.registry import POINTWISE
-from graphact.training import Fleet, StackedGraphs, TrainingSettings, fit
+from graphact.training import Fleet, StackedGraphs
+from support.general_models import check_as_alone
 from support.tasks import make_graph, make_task, make_tasks
 
 
@@ -35,18 +36,6 @@ SMALL_GRAPHS = {
 }
 
 
-def check_results(models, tasks, settings, rel, atol):
-    """Compare results and parameters of stacked models with those of each alone."""
-    alone = copy.deepcopy(models)
-    result = Fleet(models, tasks, seeds=[5, 6, 7], strategy="stacked").train(settings)
-    for number, (model, other, task) in enumerate(zip(models, alone, tasks, strict=True)):
-        single = fit(other, task, settings, seed=5 + number)
-        actual = [result.test[number], result.validation[number], result.best_epoch[number]]
-        assert actual == pytest.approx([single.test, single.validation, single.best_epoch], rel=rel)
-        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
-
-
 def tasks_on(graphs, at_a_node, features=1):
     """Three tasks on two graphs."""
     options = {"samples": 20, "features": features, "dtype": torch.float64}
@@ -63,7 +52,7 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
     """Three models on two graphs. Adam enlarges rounding where a gradient is zero, so not to the last digit."""
     rng = torch.Generator().manual_seed(1)
     graphs = [SMALL_GRAPHS[kind](rng) for _ in "ab"]
-    settings = TrainingSettings(2, 5, 0.01, schedule="cosine", weight_decay=0.1)
+    settings = {"epochs": 2, "batch_size": 5, "learning_rate": 0.01, "schedule": "cosine"}
     tasks = tasks_on(graphs, at_a_node, features[0])
     banks = {"bank": "adaptive", "ops": ["max", "std", ("kernel", {"gamma": 2.0})], "order": [2] * (len(features) - 1)}
     for activation, hops, changes in (
@@ -75,10 +64,8 @@ def test_two_epochs_of_a_small_fleet_are_those_of_its_models_alone(kind, at_a_no
         ("gelu", 1, {**banks, "residual": True, "closed": True}),
     ):
         options = {"order": 3, "activation": activation, "hops": hops, "bias": kind != "directed", "gamma": 2.0}
-        options |= changes
-        torch.manual_seed(0)
-        models = [GCNN(features, **options, out_features=1, learn_gamma=True).double() for _ in tasks]
-        check_results(models, tasks, settings, rel=1e-6, atol=1e-6)
+        make = partial(GCNN, features, **options | changes, out_features=1, learn_gamma=True)
+        check_as_alone(make, tasks, "stacked", tolerance=1e-6, **settings)
 
 
 EVERY = [*((name, 1) for name in POINTWISE), *((name, hops) for name in ("max-l", "median-l") for hops in (2, 3, 4))]
@@ -93,16 +80,19 @@ def test_every_activation_is_trained_as_if_alone(name, hops, at_a_node, per_feat
     rng = torch.Generator().manual_seed(4)
     graphs = [SMALL_GRAPHS["undirected"](rng) for _ in "ab"]
     tasks = tasks_on(graphs, at_a_node)
-    torch.manual_seed(0)
     options = {"activation": name, "hops": hops, "bias": True, "per_feature": per_feature, "start": "uniform"}
     options |= {"closed": hops == 3, "gamma": 2.0, "learn_gamma": True}
-    models = [GCNN([1, 3, 2], order=2, **options).double() for _ in tasks]
-    for model in models:  # slopes and lines that differ, and no ties
-        for part in model.activations:
-            for title, parameter in part.named_parameters():
-                if title != "log_gamma":
-                    torch.nn.init.normal_(parameter, generator=rng)
-    check_results(models, tasks, TrainingSettings(3, 5, 0.01), rel=1e-12, atol=1e-12)
+
+    def make():
+        """Slopes and lines that differ, and no ties."""
+        model = GCNN([1, 3, 2], order=2, **options)
+        for title, parameter in model.activations.named_parameters():
+            if not title.endswith("log_gamma"):
+                torch.nn.init.normal_(parameter)
+        return model
+
+    settings = {"epochs": 3, "batch_size": 5, "learning_rate": 0.01, "weight_decay": 0.0}
+    check_as_alone(make, tasks, "stacked", tolerance=1e-12, **settings)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, None])

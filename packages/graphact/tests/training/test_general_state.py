@@ -15,6 +15,7 @@ from support.general_models import (
     Normalized,
     OwnMean,
     compare,
+    epochs_run,
     make_tasks,
     partly,
 )
@@ -33,7 +34,7 @@ def test_a_resumed_fleet_equals_an_undisturbed_one(make, tmp_path):
     expected = Fleet(undisturbed, tasks).train(SETTINGS)
     assert expected.seconds_before == 0
     for stop in (1, 3):
-        models, seen = copy.deepcopy(before), []
+        models = copy.deepcopy(before)
 
         def die(epoch, epochs, loss, stop=stop):
             if epoch == stop:
@@ -43,7 +44,7 @@ def test_a_resumed_fleet_equals_an_undisturbed_one(make, tmp_path):
             Fleet(models, tasks).train(SETTINGS, progress=die, checkpoint=path, every=lambda: True)
         for model, start in zip(models, before, strict=True):
             compare(model, start, "loop")
-    models = copy.deepcopy(before)
+    models, seen = copy.deepcopy(before), []
     resumed = Fleet(models, tasks).train(SETTINGS, checkpoint=path, progress=lambda epoch, *_: seen.append(epoch))
     assert seen == [4]  # the checkpoint of the third epoch was written before the stop
     assert resumed == expected
@@ -56,19 +57,13 @@ def test_a_checkpoint_of_other_modules_or_other_starts_is_ignored(tmp_path):
     tasks, path = make_tasks(2), tmp_path / "checkpoint.safetensors"
     models = [Normalized() for _ in tasks]
 
-    def epochs_run(models):
-        seen = []
-        Fleet(copy.deepcopy(models), tasks).train(
-            SETTINGS, checkpoint=path, progress=lambda epoch, *_: seen.append(epoch), every=lambda: True
-        )
-        return len(seen)
+    def count_epochs(models):
+        return len(epochs_run(Fleet(copy.deepcopy(models), tasks), path))
 
-    assert epochs_run(models) == 4
-    assert epochs_run(models) == 0
-    assert epochs_run([Normalized() for _ in tasks]) == 4
+    assert [count_epochs(each) for each in (models, models, [Normalized() for _ in tasks])] == [4, 0, 4]
     for model in models:
         model.norm.eps = 0.1
-    assert epochs_run(models) == 4
+    assert count_epochs(models) == 4
 
 
 def test_a_state_that_would_not_go_back_is_refused():

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from graphact.training import Fleet
-from support.general_models import SETTINGS, make_tasks
+from support.general_models import epochs_run, make_tasks
 
 
 class Slotted:
@@ -79,9 +79,6 @@ def test_a_checkpoint_of_other_hidden_values_is_ignored(place, tmp_path):
         return Model(*PLACES[place], part)
 
     def count_epochs(seed):
-        seen = []
-        fleet = Fleet([make(seed) for _ in tasks], tasks)
-        fleet.train(SETTINGS, checkpoint=path, every=lambda: True, progress=lambda epoch, *_: seen.append(epoch))
-        return len(seen)
+        return len(epochs_run(Fleet([make(seed) for _ in tasks], tasks), path))
 
     assert [count_epochs(seed) for seed in (1, 1, 2, 2)] == [4, 0, 4, 0]

@@ -49,19 +49,14 @@ def test_which_way_is_up():
 def test_another_precision_reaches_graph_signals_and_numeric_targets():
     task = make().to(dtype=torch.float64)
     assert {task.graph.dtype, task.inputs.dtype, task.targets.dtype} == {torch.float64}
-    assert task.train.dtype == torch.int64
 
 
-def test_classes_and_indices_stay_integers():
-    task = classes().to(dtype=torch.float64)
-    assert task.inputs.dtype == torch.float64
-    assert {task.targets.dtype, task.train.dtype, task.validation.dtype, task.test.dtype} == {torch.int64}
-
-
-def test_moving_keeps_everything_else():
+def test_classes_indices_and_everything_else_stay():
     task = classes(details={"split": 3})
-    moved = task.to(dtype=torch.float64).to(dtype=torch.float32)
-    assert torch.equal(moved.inputs, task.inputs)
+    moved = task.to(dtype=torch.float64)
+    assert moved.inputs.dtype == torch.float64
+    assert {moved.targets.dtype, moved.train.dtype, moved.validation.dtype, moved.test.dtype} == {torch.int64}
+    assert torch.equal(moved.to(dtype=torch.float32).inputs, task.inputs)
     assert (moved.name, moved.node, moved.details) == (task.name, task.node, task.details)
 
 
