@@ -197,12 +197,12 @@ def main() -> None:
         python = environment(out / "tests", *wheels.values(), *needed)
         copy = out / "repository"
         shutil.rmtree(copy, ignore_errors=True)
+        sources = shutil.ignore_patterns("src", "__pycache__")  # tests read everything else
+        for folder in ("packages", "tests", "docs", "deploy", "examples", "benchmarks", "studies", "results"):
+            shutil.copytree(ROOT / folder, copy / folder, ignore=sources)
         for package, rooms in TESTED_AS_INSTALLED.items():
-            shutil.copytree(ROOT / "packages" / package / "tests", copy / "packages" / package / "tests")
             tests = [copy / "packages" / package / "tests" / room for room in rooms]
             complain(f"rooms of {package} that are not there", (str(path) for path in tests if not path.is_dir()))
-        for folder in ("tests", "docs", "deploy", "examples"):  # tests read pages, units and programs of examples
-            shutil.copytree(ROOT / folder, copy / folder)
         for name in ("conftest.py", "pyproject.toml", "README.md", "constraints.txt", ".dockerignore"):
             shutil.copy(ROOT / name, copy / name)
         tests = [f"packages/{package}/tests/{room}" for package, rooms in TESTED_AS_INSTALLED.items() for room in rooms]
