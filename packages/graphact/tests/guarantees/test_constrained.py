@@ -176,7 +176,7 @@ def test_wide_inputs_take_a_bound_whose_cost_grows_with_the_edges(name, monkeypa
     layers, features = read_layers(free)
     assert not lipschitz.is_affordable(layers, features, graph)
     expected = lipschitz.magnitudes(layers, features, graph)[0].max().item()
-    monkeypatch.setattr(lipschitz, "layer_norms", lambda *_: pytest.fail("the entries of all filters are computed"))
+    monkeypatch.setattr(lipschitz, "layer_constants", lambda *_: pytest.fail("the entries of all filters are computed"))
     tight = lipschitz_constrained(copy.deepcopy(free), graph, expected / 100)
     x = torch.randn(50, 1000, dtype=torch.float64)
     torch.testing.assert_close(

@@ -75,8 +75,8 @@ def test_norms_that_are_too_much_work_are_bounded_without_signs(monkeypatch, see
     case = draw(seed, KINDS[seed % len(KINDS)], max_nodes=5)
     layers, features = read_layers(case.module)
     with torch.no_grad():
-        exact = lipschitz.layer_norms(layers, features, case.graph)
-        ended = lipschitz.layer_norms(layers, features, case.graph, lipschitz.limit_work(-1.0))
+        exact = lipschitz.layer_constants(layers, features, case.graph)
+        ended = lipschitz.layer_constants(layers, features, case.graph, lipschitz.limit_work(-1.0))
     for tight, without_signs in zip(exact, ended, strict=True):
         assert tight.shape == without_signs.shape
         assert (without_signs >= tight * (1 - 1e-12)).all()
@@ -94,7 +94,7 @@ def test_work_is_counted_while_norms_are_computed(name, monkeypatch):
     model = GCNN([1, 4, 4], order=4, activation=name, hops=3, out_features=2).double()
     monkeypatch.setattr(lipschitz, "MAX_ROWS", 8)
     layers, features = read_layers(model)
-    lipschitz.layer_norms(layers, features, graph.to(torch.float64), spent.append)
+    lipschitz.layer_constants(layers, features, graph.to(torch.float64), spent.append)
     assert len(spent) > 2 * 4 * 40 / 8  # filters, hops and blocks of rows
     assert sum(spent) > 40 * 40
 

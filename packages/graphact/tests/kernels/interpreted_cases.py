@@ -273,7 +273,7 @@ def test_passes_that_compiled_code_sees(ops, closed, shifting):
     for results in (found, expected):
         x = signal((9, 3)).float().requires_grad_()
         if results is found:
-            parts = autograd._seen_functions(x, graph, ops, closed, shifting)
+            parts = autograd._inlined_functions(x, graph, ops, closed, shifting)
             values = [parts["shift"]] * shifting + [parts[op] for op in ops.split(",") if op]
         else:
             with graphact.backend("reference"):
@@ -285,7 +285,7 @@ def test_passes_that_compiled_code_sees(ops, closed, shifting):
 
 
 def test_mixing_that_compiled_code_sees():
-    import graphact.kernels.triton.seen  # noqa: F401 (it registers the operator)
+    import graphact.kernels.triton.inlined  # noqa: F401 (it registers the operator)
 
     own, first, second = (signal((7, 3), kind).double().requires_grad_() for kind in ("normal", "ties", "normal"))
     for values in ((first,), (first, second)):
@@ -295,7 +295,7 @@ def test_mixing_that_compiled_code_sees():
         found, expected = (
             [mixed, *torch.autograd.grad((mixed * mixed).sum(), inputs)]
             for mixed in (
-                torch.ops.graphact.seen_mix(own, values, beta, weights),
+                torch.ops.graphact.inlined_mix(own, values, beta, weights),
                 reference.mix(own, values, beta, weights),
             )
         )

@@ -40,7 +40,7 @@ class WithoutLaunches(torch.fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-def is_seen(_, graph=None):
+def is_inlined(_, graph=None):
     return dispatch.is_for_dynamo() and (graph is None or (dispatch.takes_handles(graph) and graph.key.size(3) == 1))
 
 
@@ -49,7 +49,7 @@ def main(op, bank):
     triton.runtime.driver.set_active(Hopper())
     torch.cuda.current_device = lambda: None
     for room in (activation, autograd):  # all but the device
-        room.is_seen = is_seen
+        room.is_inlined = is_inlined
     found = {"forward": [], "backward": []}
 
     def note(direction):

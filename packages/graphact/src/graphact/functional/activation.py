@@ -22,7 +22,7 @@ from graphact.graph import Graph
 from graphact.graph.graph import check_signal
 from graphact.graph.protocol import GraphLike
 from graphact.kernels import activation_op, activation_plan, autograd
-from graphact.kernels.dispatch import is_seen
+from graphact.kernels.dispatch import is_inlined
 from graphact.spec.kinds import Reads
 from graphact.spec.reductions import KERNEL, MAX, MEDIAN, MIN, Operation
 
@@ -203,13 +203,19 @@ def evaluate_whole(
     x: Tensor, graph: GraphLike, beta: Tensor, weights: Tensor, op: Operation, parameters: Parameters, closed: bool,
     reads: Reads,
 ) -> Tensor:  # fmt: skip
-    """Evaluate an activation as one function of autograd if possible, else pass by pass.
+    """Evaluate an activation by the first of these that applies.
 
-    It is possible for built-in operations over one-hop neighbours of a graph that this process holds as a whole.
+    1. Passes whose kernels Inductor inlines: compiled code on a GPU.
+    2. One opaque operator: other compiled code.
+    3. One function of autograd with a cached plan: eager code.
+    4. Pass by pass: everything else.
+
+    The first three are for maximum, minimum, median and Gaussian kernel over one-hop neighbours of a graph that this
+    process holds as a whole; the first is not for medians.
     """
     count, plan = weights.size(0), None
     if graph.whole is not None and op.is_built_in and (reads != "hops" or count == 1):
-        if op is not MEDIAN and is_seen(x, graph.whole):
+        if op is not MEDIAN and is_inlined(x, graph.whole):
             return mix_hops(x, graph, beta, weights, ((op, parameters),), closed, reads != "shifted")
         if torch.compiler.is_compiling() and activation_op.is_compiled_whole(x, graph.whole, op.name):
             width = check_gamma(parameters["gamma"], x) if op is KERNEL else None

@@ -71,7 +71,7 @@ class Graph:
         incoming_slot: ``(E,)``, for each edge in the order of ``outgoing`` its slot in its ``incoming`` list.
         batch: ``(N,)``, the graph to which each node belongs, where several stand side by side (:meth:`union`,
             :meth:`with_batch`), as in PyG; None for one graph. Means over a graph are taken over each of them.
-        handle: the number of the graph in compiled code, see :mod:`graphact.graph.handles`.
+        key: an empty tensor whose shape tells compiled code the number of the graph, see :mod:`graphact.graph.handles`.
 
     Example:
         >>> import torch, graphact
@@ -120,7 +120,7 @@ class Graph:
 
     def _new_key(self, incoming: Neighborhoods, outgoing: Neighborhoods) -> Tensor:
         """Return the key by which compiled code knows the graph."""
-        return new_key(self, incoming.max_degree, incoming.is_even and outgoing.is_even)
+        return new_key(self, incoming.max_degree, incoming.fits_one_launch and outgoing.fits_one_launch)
 
     # Constructors
 

@@ -20,8 +20,10 @@ _recent: deque[Any] = deque(maxlen=8)  # a backward pass may run when the caller
 _captured: dict[int, Any] = {}  # a CUDA graph reads their memory whenever it is replayed
 
 
-def new_key(owner: Any, max_degree: int, is_even: bool) -> Tensor:
-    """Return an empty tensor of shape ``(handle, max_degree, 0, is_even)``; :func:`find_object` finds the owner.
+def new_key(owner: Any, max_degree: int, fits_one_launch: bool) -> Tensor:
+    """Return an empty tensor of shape ``(handle, max_degree, 0, fits_one_launch)``.
+
+    :func:`find_object` finds the owner by its handle.
 
     Compiled code specializes on an integer that it reads from an attribute, and is compiled again for the next one, but
     not on the size of a tensor, unless it is 0 or 1. In compiled code, where an object may never exist, the handle
@@ -31,7 +33,7 @@ def new_key(owner: Any, max_degree: int, is_even: bool) -> Tensor:
         return NO_KEY
     handle = next(_numbers)
     _objects[handle] = owner
-    return torch.empty(handle, max_degree, 0, int(is_even), device="cpu")
+    return torch.empty(handle, max_degree, 0, int(fits_one_launch), device="cpu")
 
 
 def find_object(handle: int) -> Any:

@@ -15,7 +15,7 @@ Groups = tuple[tuple[int, int], ...]
 Structure = TypeVar("Structure")
 KEPT_ON_CPU = {"sizes"}  # wherever the graph is
 MAX_WALKS = 500_000_000
-MAX_EVEN_DEGREE = 255  # of lists that one lane walks alone and whose slots are bytes
+MAX_DEGREE_OF_ONE_LAUNCH = 255  # slots are bytes; at most the ALONE of `kernels/triton/launch.py`
 BALANCED = 4  # longest list over the mean, up to which nodes keep their own order, which is the kindest to the cache
 MAX_UNBALANCED_NODES = 2**16  # of graphs so small that balance does not count
 
@@ -34,7 +34,8 @@ class Neighborhoods:
         sizes: ``(G, 2)`` on the CPU; degree and number of nodes of each group.
         groups: ``sizes`` as Python integers.
         max_degree: the largest degree.
-        is_even: whether a GPU walks all lists in one launch, whatever their lengths.
+        fits_one_launch: every list has at most 255 entries, and lists are balanced or nodes few: a GPU then walks all
+            of them in one launch, and slots are bytes.
         key: by which compiled code knows these lists, see :mod:`graphact.graph.handles`.
     """
 
@@ -49,7 +50,7 @@ class Neighborhoods:
         @property
         def max_degree(self) -> int: ...
         @property
-        def is_even(self) -> bool: ...
+        def fits_one_launch(self) -> bool: ...
         @property
         def key(self) -> Tensor: ...
 
@@ -57,8 +58,8 @@ class Neighborhoods:
         most, nodes = self.groups[-1][0] if self.groups else 0, self.order.numel()
         balanced = nodes <= MAX_UNBALANCED_NODES or most * nodes <= BALANCED * (self.col.numel() + nodes)
         object.__setattr__(self, "max_degree", most)
-        object.__setattr__(self, "is_even", most <= MAX_EVEN_DEGREE and balanced)
-        object.__setattr__(self, "key", new_key(self, most, self.is_even))
+        object.__setattr__(self, "fits_one_launch", most <= MAX_DEGREE_OF_ONE_LAUNCH and balanced)
+        object.__setattr__(self, "key", new_key(self, most, self.fits_one_launch))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

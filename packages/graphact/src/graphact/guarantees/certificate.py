@@ -34,7 +34,7 @@ from graphact.guarantees.layers import (
 from graphact.guarantees.lipschitz import (
     MAX_NORM_WORK,
     form_sizes,
-    layer_norms,
+    layer_constants,
     limit_work,
     rounding,
     tightest_norms,
@@ -261,7 +261,7 @@ def _constants(layers: Blocks, features: int, graph: Graph) -> Constants:
     rows = torch.eye(count, dtype=torch.float64) if readout is None else readout.weight
     first, second = torch.triu_indices(count, count, 1)
     every = (*body, Linear(torch.cat([rows, rows[first] - rows[second]])))
-    limited = layer_norms(every, features, graph, limit_work(MAX_NORM_WORK))
+    limited = layer_constants(every, features, graph, limit_work(MAX_NORM_WORK))
     norms, _ = tightest_norms(every, features, graph, limited)
     outputs, pairs = (norms + rounding(every, features, graph)).split([count, len(first)], -1)
     between = outputs.new_zeros(graph.num_nodes, count, count)

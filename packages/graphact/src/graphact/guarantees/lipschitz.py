@@ -42,8 +42,8 @@ from graphact.guarantees.rules import (
     OPERATIONS,
     POINTWISE,
     find_rule,
-    layer_norm_slope,
     longest,
+    layer_norm_slope,
     safe_sqrt,
 )
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum
@@ -119,7 +119,7 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
     """
     graph = check_graph("graph", graph).to("cpu", torch.float64)
     layers, features = read_model(module, graph)
-    every = layer_norms(layers, features, graph, limit_work(MAX_NORM_WORK))
+    every = layer_constants(layers, features, graph, limit_work(MAX_NORM_WORK))
     constants, lost = [unless_nan(norms, torch.inf).max().item() for norms in every], rounding(layers, features, graph)
     outputs, uses_forms = tightest_norms(layers, features, graph, every)
     per_node, composed = unless_nan(outputs + lost, torch.inf).amax(-1), math.prod(constants) + lost.max().item()
@@ -199,12 +199,12 @@ def valid_norms(layers: Blocks, features: int, graph: Graph) -> list[Tensor]:
     no filter bank has so many entries that a step of training would take seconds and gigabytes.
     """
     if is_affordable(layers, features, graph):
-        composed = composed_norms(layer_norms(layers, features, graph), features, graph)
+        composed = composed_norms(layer_constants(layers, features, graph), features, graph)
         return [composed, output_norms(layers, features, graph, thorough=False)]
     paths, entries = magnitudes(layers, features, graph)[0], graph.num_nodes + graph.num_edges
     if any(isinstance(layer, Filter) and layer.taps[0].numel() * entries > MAX_ENTRIES for layer in layers):
         return [paths]
-    return [paths, composed_norms(layer_norms(layers, features, graph), features, graph)]
+    return [paths, composed_norms(layer_constants(layers, features, graph), features, graph)]
 
 
 def composed_norms(every: list[Tensor], features: int, graph: Graph) -> Tensor:
@@ -228,7 +228,7 @@ def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 
     return total.expand(-1, width), longest
 
 
-def layer_norms(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
+def layer_constants(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
     """Return the constants of every output of every layer, ``(N, F)`` each."""
     pairs = zip(layers, widths(layers, features), strict=True)
     return [norms_or_magnitudes(spend, layer, width, graph) for layer, width in pairs]
@@ -270,7 +270,7 @@ def exact_norms(layer: Block, width: int, graph: Graph, spend: Spend) -> Tensor:
         case Sum():
             start, total = layer.in_features or width, torch.zeros(())
             for branch in get_branches(layer):
-                total = total + composed_norms(layer_norms(branch, start, graph, spend), start, graph)
+                total = total + composed_norms(layer_constants(branch, start, graph, spend), start, graph)
             return total
         case HopMixture():
             rule, total = OPERATIONS[layer.operation], layer.beta.abs().expand(graph.num_nodes, width)

@@ -1,6 +1,6 @@
 """A whole activation as one operator, for compiled code, where the compiler does not see the kernels themselves.
 
-That is on a CPU, and on a GPU for medians, large signals and graphs with hubs; see `triton/seen.py`. The operator
+That is on a CPU, and on a GPU for medians, large signals and graphs with hubs; see `triton/inlined.py`. The operator
 takes the handle of the graph and runs the plans of eager code, forward and backward: with prepared lists, recorded
 launches and one function call on small graphs. The compiler sees one node, which CUDA graphs capture.
 """

@@ -13,13 +13,13 @@ from torch import Tensor
 from graphact._checks import HALF_PRECISION
 from graphact.graph import Graph, Neighborhoods
 from graphact.graph.eager import may_have_derivative
-from graphact.graph.neighborhoods import MAX_EVEN_DEGREE
+from graphact.graph.neighborhoods import MAX_DEGREE_OF_ONE_LAUNCH
 from graphact.kernels import reference
 from graphact.kernels.dispatch import (
     implementation,
     is_differentiated,
     is_forward_mode,
-    is_seen,
+    is_inlined,
     is_traced,
     materialized,
     takes_handles,
@@ -403,8 +403,8 @@ def _sums_of_products(
 def shift(x: Tensor, graph: Graph) -> Tensor:
     """The off-diagonal part of ``S x``; edge weights get their gradient."""
     if takes_handles(graph) and not graph.weight.requires_grad:
-        if is_seen(x, graph):
-            return _seen_functions(x, graph, "", False, True)["shift"]
+        if is_inlined(x, graph):
+            return _inlined_functions(x, graph, "", False, True)["shift"]
         return NeighborhoodFunctions.apply(x, tensors_of(graph), "", False, True, MAX_NODES)[0]
     return Shift.apply(x, graph.weight, graph.outgoing_weight, EdgeLists(graph.incoming, graph.outgoing))
 
@@ -451,8 +451,8 @@ def neighborhood_functions(
         raise ValueError(f"ops must be names among {', '.join(FUNCTIONS)}, got {unknown[0]!r}")
     is_fused = shift and len(ops) > 0 and not needs_own_shift(x, graph)
     results: dict[str, Tensor] = {}
-    if len(ops) > 0 and "median" not in ops and is_seen(x, graph):
-        results = _seen_functions(x, graph, ",".join(ops), closed, is_fused)
+    if len(ops) > 0 and "median" not in ops and is_inlined(x, graph):
+        results = _inlined_functions(x, graph, ",".join(ops), closed, is_fused)
     elif len(ops) > 0:
         # compiled code must not depend on a number that differs from graph to graph
         max_degree = MAX_NODES if torch.compiler.is_compiling() else graph.incoming.groups[-1][0]
@@ -471,15 +471,15 @@ def neighborhood_functions(
     return add_own_term(results["shift"], x, graph), *values
 
 
-def _seen_functions(x: Tensor, graph: Graph, ops: str, closed: bool, shifting: bool) -> dict[str, Tensor]:
+def _inlined_functions(x: Tensor, graph: Graph, ops: str, closed: bool, shifting: bool) -> dict[str, Tensor]:
     """The results of a pass whose kernels the compiler sees, by name."""
-    import graphact.kernels.triton.seen  # noqa: F401 (it registers the operator)
+    import graphact.kernels.triton.inlined  # noqa: F401 (it registers the operator)
 
     incoming, outgoing, weights = graph.incoming, graph.outgoing, (graph.weight, graph.outgoing_weight)
     weight, weight_t = (one.detach() if one.requires_grad else one for one in weights)
     tensors = [weight_t, graph.incoming_slot, incoming.rowptr, incoming.col, outgoing.rowptr, outgoing.col]
-    found = torch.ops.graphact.seen_functions(x, weight, tensors, ops, closed, shifting, incoming is outgoing)
-    names = wanted_results(x, names_of(ops), shifting, MAX_EVEN_DEGREE)
+    found = torch.ops.graphact.inlined_functions(x, weight, tensors, ops, closed, shifting, incoming is outgoing)
+    names = wanted_results(x, names_of(ops), shifting, MAX_DEGREE_OF_ONE_LAUNCH)
     return dict(zip(names, found, strict=True))
 
 
@@ -528,10 +528,10 @@ def mix(own: Tensor, values: Sequence[Tensor], beta: Tensor, weights: Tensor) ->
             if is_differentiated(own, beta, weights, *values):
                 return _Mix.apply(backend, own, beta, weights, *values)
             return backend.mix(own, values, beta, weights)
-    if fits and is_seen(own):
-        import graphact.kernels.triton.seen  # noqa: F401 (it registers the operator)
+    if fits and is_inlined(own):
+        import graphact.kernels.triton.inlined  # noqa: F401 (it registers the operator)
 
-        seen: Tensor = torch.ops.graphact.seen_mix(own, list(values), beta, weights)
+        seen: Tensor = torch.ops.graphact.inlined_mix(own, list(values), beta, weights)
         return seen
     return reference.mix(own, values, beta, weights)
 

@@ -27,7 +27,7 @@ FASTEST = {"cpu": "numba", "cuda": "triton"}
 _requested: ContextVar[str] = ContextVar("graphact_backend", default="auto")
 _num_requests = 0  # in any thread; compiled code guards on it, as it cannot read a ContextVar
 HAS_TRITON = is_installed("triton")
-MAX_SEEN = 2**23  # numbers of a signal; larger ones take little memory in the plan of an operator
+LARGE_SIGNAL = 2**23  # numbers, from which on memory matters more than the overhead of launches
 
 
 @contextmanager
@@ -135,13 +135,13 @@ def is_for_dynamo() -> bool:
     )
 
 
-def is_seen(x: Tensor, graph: Graph | None = None) -> bool:
-    """Return true in compiled code where the compiler sees the kernels, of a pass or any: `kernels/triton/seen.py`."""
+def is_inlined(x: Tensor, graph: Graph | None = None) -> bool:
+    """Return true where Inductor inlines kernels (`triton/inlined.py`); without a graph, those that read none."""
     return (
         x.device.type == "cuda"
         and is_for_dynamo()
         and (graph is None or (takes_handles(graph) and graph.key.size(3) == 1))
-        and 0 < x.numel() < MAX_SEEN
+        and 0 < x.numel() < LARGE_SIGNAL
         and x.dtype.is_floating_point
         and HAS_TRITON
         and _num_requests == 0

@@ -53,8 +53,8 @@ class CSRLists(NamedTuple):
         return found
 
 
-class EvenLists(NamedTuple):
-    """Lists that one launch walks, see :attr:`Neighborhoods.is_even`; compiled code knows no more of them."""
+class OneLaunchLists(NamedTuple):
+    """Lists that one launch walks, see :attr:`Neighborhoods.fits_one_launch`; compiled code knows no more of them."""
 
     rowptr: Tensor
     col: Tensor

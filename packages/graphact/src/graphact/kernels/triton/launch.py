@@ -20,7 +20,7 @@ from torch import Tensor
 from graphact._triton import PLAIN_TENSORS
 from graphact.graph import Neighborhoods
 from graphact.graph.neighborhoods import BALANCED
-from graphact.kernels.graph_tensors import EvenLists, Lists
+from graphact.kernels.graph_tensors import Lists, OneLaunchLists
 from graphact.kernels.triton import record
 
 P = ParamSpec("P")
@@ -68,9 +68,9 @@ class Launch(NamedTuple):
         return max(1, ceil_div(self.longest, PIECE))
 
 
-def limits(lists: Lists | EvenLists) -> tuple[int, ...]:
+def limits(lists: Lists | OneLaunchLists) -> tuple[int, ...]:
     """Return the lengths up to which one lane walks a list, one program shares it, then 8, 64, ... programs."""
-    if isinstance(lists, EvenLists):
+    if isinstance(lists, OneLaunchLists):
         return (ALONE,)
     longest = lists.groups[-1][0] if isinstance(lists, Neighborhoods) else int(lists.sizes[-1, 0])
     bounds = [ALONE, PIECE]
@@ -88,13 +88,13 @@ class Tile(NamedTuple):
     grid: tuple[int, int]
 
 
-def launches(lists: Lists | EvenLists, *limits: int) -> Sequence[Launch]:
+def launches(lists: Lists | OneLaunchLists, *limits: int) -> Sequence[Launch]:
     """Split the rows where the degree exceeds each of the limits: group 0 up to the first, and so on, shortest first.
 
     The many short lists keep the device busy while the few launches for hubs are prepared. Read from the sizes on the
     CPU: nothing waits for the device.
     """
-    if isinstance(lists, EvenLists):
+    if isinstance(lists, OneLaunchLists):
         return (Launch(0, lists.rowptr.size(0) - 1, 0, False, ALONE),)
     if not isinstance(lists, Neighborhoods):
         return tuple(_split(lists, limits))
@@ -156,7 +156,7 @@ def start(
     sizes = (launch.rows, launch.last, rows, nodes, columns)
     flags |= {"shared": shared, "ordered": launch.ordered, "batched": samples > 1}
     options = {"lanes": lanes, "block": block, "wide": wide_type(x), "num_warps": warps}
-    # unread without ``ordered``; compiled code takes a tensor that leads to places of stores for one that is written
+    # unread unless ``ordered``; Inductor takes every tensor used in the address of a store for one that is written
     order = lists.order if launch.ordered or type(x) in PLAIN_TENSORS else None
     record.launch(kernel, (*grid, pieces), *tensors, order, *sizes, **options, **flags)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.kernels.activation_plan import ActivationPlan, Gamma
+from graphact.kernels.dispatch import LARGE_SIGNAL
 from graphact.kernels.graph_tensors import CSRLists
 from graphact.kernels.reference import slot_dtype
 from graphact.kernels.triton.backward import neighborhood_functions_backward
@@ -15,12 +16,10 @@ from graphact.kernels.triton.launch import launches, limits
 from graphact.kernels.triton.mix import FEW_TILES, add_grad_own, grad_coefficients, mix_tiles
 from graphact.kernels.triton.record import ALIGNMENT, Recording, allocate, call, recording
 
-LARGE = 2**23  # numbers of a signal, from which on its memory counts, and the host's time does not
-
 
 def choose_plan(x: Tensor, *_: Any) -> "type[ActivationPlan]":
     """The plan for signals of this size."""
-    return RecordedPlan if x.numel() < LARGE else LargePlan
+    return RecordedPlan if x.numel() < LARGE_SIGNAL else LargePlan
 
 
 class LargePlan(ActivationPlan):
@@ -67,7 +66,7 @@ class RecordedPlan(ActivationPlan):
         self.nodes: int | None = None
         self.known: set[Any] = set()
         self.recordings: dict[Any, Recording | None] = {}
-        if op != "median" and x.dim() == 2 and graph.num_nodes >= MIN_NODES and is_even(graph):
+        if op != "median" and x.dim() == 2 and graph.num_nodes >= MIN_NODES and is_single_launch(graph):
             self.nodes = graph.num_nodes
             kind = (x.device, x.dtype, x.size(-1), op, closed, shifted, slot_dtype(self.max_degree))
             same = (graph.outgoing is graph.incoming, graph.outgoing_weight is graph.weight, self.column is None)
@@ -143,7 +142,7 @@ def write_gaussian(values: Tensor, sums: Tensor, gamma: Gamma) -> None:
     torch.mul(sums, -0.5 / gamma**2, out=values).exp_()
 
 
-def is_even(graph: Graph) -> bool:
+def is_single_launch(graph: Graph) -> bool:
     """Return true if each pass is one launch, in which one lane walks each list, in both directions."""
     found = [launches(lists, *limits(lists)) for lists in (graph.incoming, graph.outgoing)]
     return all(len(split) == 1 and not split[0].ordered and not split[0].shared for split in found)

@@ -104,7 +104,7 @@ def tile_of_program(
 def lists_of_program(rowptr, node, alive, lanes: tl.constexpr, shared: tl.constexpr, piece: tl.constexpr):
     """The lists of its rows, and how far and in how many steps it walks them; with ``piece``, so many neighbours.
 
-    Apart from :func:`tile_of_program`, or torch would take rowptr for a tensor that the kernel writes.
+    Apart from :func:`tile_of_program`: Inductor takes every tensor used in the address of a store for a written one.
     """
     begin, end, enter, steps = list_of_row(rowptr, node, alive, False, lanes, shared)
     stop = end
