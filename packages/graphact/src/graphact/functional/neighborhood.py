@@ -197,7 +197,7 @@ def neighborhood_pass(x: Tensor, graph: Graph, op: Operation, parameters: Parame
 def functions_pass(x: Tensor, graph: Graph, functions: Functions, closed: bool, shifting: bool) -> tuple[Tensor, ...]:
     """``(f_1(x), ..., f_M(x), S x)``, with x in the place of S x without shifting.
 
-    One fused pass gives the shift and all functions but users' own.
+    One fused pass gives the shift and the functions that kernels know, see :func:`is_fused`.
     """
     fused = [op.name for op, _ in functions if is_fused(op)]
     found = autograd.neighborhood_functions(x, graph, fused, shifting, closed)

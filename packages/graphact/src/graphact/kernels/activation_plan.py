@@ -163,8 +163,10 @@ def _make_plan(x: Tensor, graph: Graph, op: str, hops: int, closed: bool, shifte
         return None
     if op == "kernel" and x.dtype in HALF_PRECISION:  # its sums are held in float32
         return None
-    small = hops <= MAX_FUSED_TERMS and hasattr(backend, "choose_plan") and backend.choose_plan(x, graph, op)
-    return (small or ActivationPlan)(graph, x, op, closed, shifted)
+    kind = None
+    if hops <= MAX_FUSED_TERMS and hasattr(backend, "choose_plan"):
+        kind = backend.choose_plan(x, graph, op)
+    return (kind or ActivationPlan)(graph, x, op, closed, shifted)
 
 
 def hop_mixture(

@@ -280,11 +280,11 @@ class NeighborhoodFunctions(KernelOp, name="neighborhood_functions"):
                 selected = nodes_at(held[f"{op} slot"], graph.incoming, closed)
                 found[op] = gather_selected(tangent, selected, 0.0)
         if "mean" in wanted:
-            heard, products = _sums_of_products(tangent, x, graph, closed, "std" in wanted)
+            total, products = _sums_of_products(tangent, x, graph, closed, "std" in wanted)
             count = num_members(graph.incoming, closed)
-            found["mean"] = heard / count
+            found["mean"] = total / count
             if "std" in wanted:
-                found["std"] = safe_ratio((products - held["mean"] * heard) / count, held["std"])
+                found["std"] = safe_ratio((products - held["mean"] * total) / count, held["std"])
         if "kernel" in wanted:
             found["kernel"] = 2 * SumProducts.apply(x, tangent, graph.lists)
         return *found.values(), *[None] * len(SLOTS)
@@ -346,11 +346,11 @@ class NeighborhoodFunctionsBackward(KernelOp, name="neighborhood_functions_backw
         if ctx.given[4] or ctx.given[5]:
             count = num_members(graph.incoming, ctx.closed)
             wide = direction.to(accumulation_dtype(direction.dtype))
-            heard, products = _sums_of_products(wide, x, graph, ctx.closed, ctx.given[5])
-            found[4] = heard / count if ctx.given[4] else None
+            total, products = _sums_of_products(wide, x, graph, ctx.closed, ctx.given[5])
+            found[4] = total / count if ctx.given[4] else None
         if ctx.given[5]:
-            scale, sums = safe_ratio(grad_std / count, std), products - mean * heard
-            found[5], found[9] = safe_ratio(sums / count, std), -scale * heard
+            scale, sums = safe_ratio(grad_std / count, std), products - mean * total
+            found[5], found[9] = safe_ratio(sums / count, std), -scale * total
             found[10] = -safe_ratio(scale * sums, std)
             found[11] = wide * _sum_members(scale, graph.lists.transposed, ctx.closed)
         return tuple(None if grad is None else grad.to(dtype) for grad, dtype in zip(found, ctx.dtypes, strict=True))

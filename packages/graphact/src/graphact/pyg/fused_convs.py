@@ -15,8 +15,9 @@ from graphact.pyg.aggregations import function_of, has_few_numbers
 from graphact.pyg.message_lists import can_aggregate, messages_of_edges
 from graphact.spec import UnsupportedModelError
 
-ROWS_OF_A_GROUP = 32  # what another group of nodes of equal degree costs a PNAConv on a CPU, in nodes
-LAUNCHES_OF_A_GROUP = 50_000_000  # and on a GPU, in nodes times the square of their features
+# A PNAConv multiplies once for each group of nodes of equal degree while groups * this stays below the nodes
+ROWS_OF_A_GROUP = 32  # on a CPU
+LAUNCHES_OF_A_GROUP = 50_000_000  # on a GPU, of nodes times the square of their features
 OF_BOTH = ("max", "min", "median", "mean", "sum")  # functions of a + b that change with a
 SCALERS = {  # factors of nodes of a degree, given the aggregation with the mean degrees
     "identity": lambda degree, _: torch.ones_like(degree),
@@ -47,7 +48,7 @@ class ConvReport:
 
 
 class FusedConv(MessagePassing):
-    """Mixin before a convolution of PyG, whose own code runs wherever there is a reason for it."""
+    """Mixin of fused kernels before a convolution of PyG, whose own code runs where :meth:`reason_to_leave` finds one."""
 
     original: ClassVar[type[MessagePassing]]
     last_reason = ""
@@ -330,7 +331,7 @@ def is_altered(part: nn.Module) -> bool:
 
 
 def change_class(conv: MessagePassing, kind: type[MessagePassing]) -> None:
-    """Make a convolution one of another class, without the ``propagate`` that PyG sets where an explanation ends."""
+    """Switch the class of a convolution, and drop the ``propagate`` that PyG sets where an explanation ends."""
     own = vars(conv).get("propagate")
     if own is not None and own == getattr(conv, "_jinja_propagate", None):
         del conv.propagate

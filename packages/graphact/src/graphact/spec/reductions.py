@@ -174,9 +174,9 @@ MIN = Operation("min", lambda neighbors, xp: xp.amin(neighbors, -2))
 MEDIAN = Operation("median", median)
 KERNEL = Operation("kernel", kernel, {"gamma": 0.1}, empty=1.0)
 for operation in (MAX, MIN, MEDIAN, KERNEL):
-    object.__setattr__(operation, "is_built_in", True)  # the kernels know it by its name
+    object.__setattr__(operation, "is_built_in", True)  # whole activations have a plan for it
 
-# composed of torch operations over segments of edges (functional/segments.py); elsewhere treated as a user's own
+# evaluated pass by pass: mean and std by fused kernels, the others over segments of edges (functional/segments.py)
 MEAN = Operation("mean", mean)
 STD = Operation("std", std)
 LOG_MEAN_EXP = Operation("log-mean-exp", log_mean_exp, {"temperature": 1.0})
