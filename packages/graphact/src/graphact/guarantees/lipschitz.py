@@ -42,8 +42,8 @@ from graphact.guarantees.rules import (
     OPERATIONS,
     POINTWISE,
     find_rule,
-    longest,
     layer_norm_slope,
+    longest,
     safe_sqrt,
 )
 from graphact.spec import Filter, HopMixture, Layer, LayerNorm, Linear, Pointwise, Sum

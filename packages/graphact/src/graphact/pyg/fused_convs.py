@@ -48,7 +48,7 @@ class ConvReport:
 
 
 class FusedConv(MessagePassing):
-    """Mixin of fused kernels before a convolution of PyG, whose own code runs where :meth:`reason_to_leave` finds one."""
+    """Mixin of fused kernels before a convolution of PyG, whose code runs where :meth:`reason_to_leave` finds one."""
 
     original: ClassVar[type[MessagePassing]]
     last_reason = ""

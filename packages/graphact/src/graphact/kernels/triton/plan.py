@@ -104,7 +104,7 @@ class RecordedPlan(ActivationPlan):
         return grad_x, grad_beta, grad_weights, None
 
     def _run(self, key: Any, given: Sequence[Tensor], evaluate: Callable[[], list[Tensor]]) -> list[Tensor]:
-        """Evaluate, record the second time, and replay from then on, unless a tensor is not contiguous or not aligned."""
+        """Evaluate, record the second time, and replay from then on, unless a tensor is not contiguous and aligned."""
         if not all(tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0 for tensor in given):
             return evaluate()
         if self.nodes is not None:
