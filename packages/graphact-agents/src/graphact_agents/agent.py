@@ -197,7 +197,7 @@ class Agent:
         deployment = self._deployment
         program = infer(deployment.model, deployment.row, signal)
         if run <= self.node.run:
-            self.node.go_back(run)
+            self.node.rewind_to_run(run)
         if self._dynamic:
             self.node.meet(self.node.present(run))
         self.tally.begun += 1

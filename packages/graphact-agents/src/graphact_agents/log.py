@@ -36,7 +36,7 @@ class Began:
     """
 
     run: int
-    program: int
+    program_id: int
     spans: tuple[Span, ...] = field(default=(), compare=False)
     present: tuple[int, ...] | None = None
 
@@ -187,7 +187,7 @@ class FileLog:
                 self._put_aside()
             self.used.add(record.run)
             entry = b'{"run": %d, "program": %d, "spans": %s'
-            line = entry % (record.run, record.program, json.dumps(self.used.spans).encode())
+            line = entry % (record.run, record.program_id, json.dumps(self.used.spans).encode())
             if record.present is not None:
                 line += b', "present": %s' % json.dumps(record.present).encode()
             line = seal(line)

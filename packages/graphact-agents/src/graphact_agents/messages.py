@@ -127,14 +127,14 @@ class Message(NamedTuple):
     epoch: int
     run: int
     round: int = 0
-    program: int = 0
+    program_id: int = 0
     payload: Payload = NOTHING
     digest: bytes = b""
     mark: bool = False
 
 
 WORD = 2**32 - 1
-MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
+MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program_id": 255}
 """The largest value of every number of a message; the smallest is 0."""
 
 
@@ -145,8 +145,8 @@ def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int
 
 def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest."""
-    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark = message
-    tags = (MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
+    kind, sender, recipient, epoch, run, round_, program_id, (code, shape, content), own_digest, mark = message
+    tags = (MAGIC, VERSION, kind, program_id, code, len(shape), mark, sender, recipient, epoch, run, round_)
     try:
         head = HEADER.pack(*tags)
     except struct.error:
@@ -173,7 +173,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")
     tags = HEADER.unpack_from(datagram)
-    magic, version, kind, program, code, dimensions, mark, sender, addressed, at, run, round_ = tags
+    magic, version, kind, program_id, code, dimensions, mark, sender, addressed, at, run, round_ = tags
     if magic != MAGIC or version != VERSION or kind not in KINDS:
         raise not_of_this_version(datagram, recipient, keys)
     start, end = HEADER.size + 4 * dimensions, len(datagram) - TAG_BYTES
@@ -195,8 +195,8 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     content = datagram[start:end]
     if carries:
         payload = Payload(code, shape, content)
-        return Message(Kind.DATA, sender, addressed, at, run, round_, program, payload, b"", mark == 1)
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, NOTHING, content)
+        return Message(Kind.DATA, sender, addressed, at, run, round_, program_id, payload, b"", mark == 1)
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program_id, NOTHING, content)
 
 
 def not_of_this_version(datagram: bytes, recipient: int, keys: Mapping[int, bytes]) -> RejectedError:

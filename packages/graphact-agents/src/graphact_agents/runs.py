@@ -78,7 +78,7 @@ class RunResult:
 
     Attributes:
         run: its number.
-        program: number of the program it ran.
+        program_id: number of the program it ran.
         output: what the program returned; None if it failed.
         used: for each round the neighbours whose values were used.
         missed: for each round the neighbours that did not answer in time.
@@ -89,7 +89,7 @@ class RunResult:
     """
 
     run: int
-    program: int
+    program_id: int
     output: Any
     used: tuple[tuple[int, ...], ...]
     missed: tuple[tuple[int, ...], ...]
@@ -144,7 +144,7 @@ class RunInProgress:
         if message.sender in self.values:
             raise RejectedError("duplicate")
         code, shape, _ = message.payload
-        if message.sender not in self.missing or message.program != self.program_id or (code, shape) != self.expects:
+        if message.sender not in self.missing or message.program_id != self.program_id or (code, shape) != self.expects:
             raise RejectedError("misfit")
         value = message.payload.value
         if self.finite and not is_finite(value):
@@ -233,7 +233,7 @@ class Mailbox:
 class SentRound:
     """The values sent in one round, and the time of the last sending to each recipient."""
 
-    program: int
+    program_id: int
     payloads: dict[int, Payload]
     size: int  # bytes held
     mark: bool = False
