@@ -64,7 +64,8 @@ class UsedRuns:
     spans: list[Span] = field(default_factory=list)
 
     MAX_GAP = 16
-    """Runs that a node may leave out without a new span, or take into use by a record that is damaged."""
+    """Gap up to which a span is extended instead of starting a new one; also the numbers reserved after a damaged last
+    record, which may have begun a run."""
     MAX_SPANS = 4
     """More spans than this become fewer: what lies between the lowest two counts as used."""
 

@@ -11,25 +11,27 @@ offset  bytes  field
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
 6       1      number of dimensions d, at most 4
-7       1      mark: 1 if the value was computed without all that belongs to it, otherwise 0
+7       1      mark: 1 if the value depends on a missed link, here or at another node, otherwise 0
 8       4      sender
 12      4      recipient
 16      8      epoch: the deployment
-24      8      run: number of the inference, less than 2^63
-32      4      round within the run
+24      8      run, less than 2^63; in hello and welcome the run after the last of the sender
+32      4      round within the run; in hello a nonce, which the welcome repeats; in presence 0
 36      4 d    dimensions
 36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one
 -16     16     keyed BLAKE2b over everything before, with the key of the link
 ======  =====  ==================================================================================
 
-The tags (epoch, run, round, sender) name a value once and for all: a sender never uses them twice for different values.
+The tags (epoch, program, run, round, sender, recipient) name a value once and for all: a sender never uses them twice
+for different values. Inference and learning count their runs independently, so both may use one run number; program and
+digest tell them apart.
 
 The digest stands for what both ends must agree upon: the model, and when runs begin. In data and requests it is the
 personalization of BLAKE2b, so that what comes from a node with another digest does not authenticate. A greeting is
 authenticated without it and carries it, so that the ends can tell why.
 
 A mark travels on: a node that used a marked value, or missed a link, marks all that it sends in later rounds of the
-run. Earlier versions have no marks and are refused.
+run.
 """
 
 import hashlib

@@ -1,4 +1,6 @@
-"""One node of the network as a state machine without I/O and without a clock.
+"""One node of the network as a state machine: it opens no socket and reads no clock.
+
+Its only side effect is ``log.append``, before the messages that depend on it are queued.
 
 A driver (a simulation, a daemon) tells a node what arrived and what time it is, and does what it asks for:
 
@@ -8,9 +10,9 @@ A driver (a simulation, a daemon) tells a node what arrived and what time it is,
 - ``take_outgoing()`` are the datagrams to send, in order, each to one neighbour,
 - ``take_results()`` are the runs that ended.
 
-The promise: a run ends at ``start + rounds * slot`` at the latest; its result is exact for the links that answered in
-time (a link that did not counts, for that round, as if it were not in the graph); and which links these were is
-reported, and was logged before anything that depends on them was sent.
+The promise: a run ends at ``start + rounds * slot`` at the latest, if ``advance`` is called then; its result is exact
+for the links that answered in time (a link that did not counts, for that round, as if it were not in the graph); and
+which links these were is reported, and was logged before anything that depends on them was sent.
 """
 
 import math
@@ -51,11 +53,11 @@ INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
 
 DIFFERS = "its model, slot, period, origin or dynamic differs from that of this node"
-OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact"
+OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact-agents"
 ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 CATCH_UP = 16
-"""Runs by which a node goes beyond what a majority of its neighbours announced, towards those that are further."""
+"""Numbers that a node may leave out in each run, beyond its own last and that of a majority, towards those further."""
 RECENT_RUNS, RECENT_SECONDS = 20, 60.0
 """Runs of this node, and time, for which the announcement of a neighbour counts; whichever ends later."""
 NOT_FINITE = "its value is not finite"
@@ -84,8 +86,9 @@ class Node:
     Attributes:
         links: the neighbours of the run in progress, or of the next one.
         run: the number of the run in progress or of the last one; -1 before the first.
-        latest_heard: the run that neighbours have begun, as far as a majority of those heard recently vouches for it;
-            -1 if none was heard. One neighbour alone takes a node at most 16 runs beyond the others.
+        latest_heard: the highest run that a neighbour has begun, but at most 16 beyond the higher of :attr:`run` and
+            the run that a majority of those heard recently has begun; -1 if none was heard. So a minority can move a
+            node by 16 numbers in each run.
         welcomed_by: the neighbours that answered the last greeting.
         refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
         last_heard: when a neighbour was last heard, by neighbour; a message that may be a recording does not count.

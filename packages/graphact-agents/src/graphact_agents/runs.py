@@ -26,7 +26,9 @@ class Timing:
 
     Args:
         slot: time for one round.
-        request_after: how long a value may be missing before the neighbour is asked to send it again.
+        request_after: the time before a missing value is requested again (NACK). It also limits answers: a value is
+            sent to a neighbour again after half of it at the earliest, and one greeting of a neighbour is answered in
+            it.
         backoff: factor by which the time to the next request grows.
         jitter: every waiting time is stretched by a random factor between 1 and 1 + jitter, so that requests of many
             nodes do not fall together.

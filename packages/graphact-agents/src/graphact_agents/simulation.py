@@ -247,6 +247,8 @@ def simulate_inference(
 ) -> SimulatedInference:
     """Let simulated agents work on a stream of signals.
 
+    Values that are not finite spread as in the centralised model; agents refuse them.
+
     Args:
         deployments: what each node holds; see :func:`graphact_agents.deploy`.
         signals: ``(runs, ..., N, F)``: one inference for each entry of the first dimension.
