@@ -31,8 +31,8 @@ class Clocked:
     """Run r begins at ``origin + r * period`` by the clock, at every node.
 
     A node that comes late, or back after a crash, is right again at the next run. Clocks must agree to a small part of
-    a slot. After a clock was set back, runs go on where it stands, with the first number that is not used up.
-    ``origin`` is Unix time; both are in seconds.
+    a slot. After a clock was set back, the next run is the first from there on whose number is not used up; until its
+    start the node waits, silent. ``origin`` is Unix time; both are in seconds.
     """
 
     origin: float
@@ -42,12 +42,17 @@ class Clocked:
         check_positive("period", self.period)
 
     def next_run(self, node: Node, skipped: int, now: float) -> tuple[int, float]:
-        """The next run and its start, perhaps past by up to a slot: so long neighbours wait for its first values."""
+        """Return the next run and its start.
+
+        A run that started less than one slot ago can still be joined, because neighbours wait one slot for the first
+        values.
+        """
         late = now - self.origin - node.timing.slot
         run = max(math.ceil(late / self.period), 0)
+        # the run that was skipped, or the one before it when the clock was adjusted a little: take the one after it
         run = skipped + 1 if run in (skipped, skipped - 1) else run
         run = node.log.used.next_free(run)
-        if run in (node.run, node.run - 1):
+        if run in (node.run, node.run - 1):  # the last run was not logged, or as above: go on after it, do not rewind
             run = node.log.used.next_free(node.run + 1)
         return run, self.origin + run * self.period
 
@@ -197,7 +202,7 @@ class Agent:
         deployment = self._deployment
         program = infer(deployment.model, deployment.row, signal)
         if run <= self.node.run:
-            self.node.go_back(run)
+            self.node.rewind_to_run(run)
         if self._dynamic:
             self.node.meet(self.node.present(run))
         self.tally.begun += 1

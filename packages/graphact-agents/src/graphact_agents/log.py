@@ -36,7 +36,7 @@ class Began:
     """
 
     run: int
-    program: int
+    program_id: int
     spans: tuple[Span, ...] = field(default=(), compare=False)
     present: tuple[int, ...] | None = None
 
@@ -64,7 +64,8 @@ class UsedRuns:
     spans: list[Span] = field(default_factory=list)
 
     MAX_GAP = 16
-    """Runs that a node may leave out without a new span, or take into use by a record that is damaged."""
+    """Gap up to which a span is extended instead of starting a new one; also the numbers reserved after a damaged last
+    record, which may have begun a run."""
     MAX_SPANS = 4
     """More spans than this become fewer: what lies between the lowest two counts as used."""
 
@@ -187,7 +188,7 @@ class FileLog:
                 self._put_aside()
             self.used.add(record.run)
             entry = b'{"run": %d, "program": %d, "spans": %s'
-            line = entry % (record.run, record.program, json.dumps(self.used.spans).encode())
+            line = entry % (record.run, record.program_id, json.dumps(self.used.spans).encode())
             if record.present is not None:
                 line += b', "present": %s' % json.dumps(record.present).encode()
             line = seal(line)

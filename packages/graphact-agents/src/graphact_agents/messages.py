@@ -11,25 +11,27 @@ offset  bytes  field
 4       1      program: which computation the rounds belong to (1 inference; others are learning's)
 5       1      dtype: 0 none, 1 float32, 2 float64, 3 int64
 6       1      number of dimensions d, at most 4
-7       1      mark: 1 if the value was computed without all that belongs to it, otherwise 0
+7       1      mark: 1 if the value depends on a missed link, here or at another node, otherwise 0
 8       4      sender
 12      4      recipient
 16      8      epoch: the deployment
-24      8      run: number of the inference, less than 2^63
-32      4      round within the run
+24      8      run, less than 2^63; in hello and welcome the run after the last of the sender
+32      4      round within the run; in hello a nonce, which the welcome repeats; in presence 0
 36      4 d    dimensions
 36+4d          the values, row by row; in a greeting the digest, 16 bytes, if the node has one
 -16     16     keyed BLAKE2b over everything before, with the key of the link
 ======  =====  ==================================================================================
 
-The tags (epoch, run, round, sender) name a value once and for all: a sender never uses them twice for different values.
+The tags (epoch, program, run, round, sender, recipient) name a value once and for all: a sender never uses them twice
+for different values. Inference and learning count their runs independently, so both may use one run number; program and
+digest tell them apart.
 
 The digest stands for what both ends must agree upon: the model, and when runs begin. In data and requests it is the
 personalization of BLAKE2b, so that what comes from a node with another digest does not authenticate. A greeting is
 authenticated without it and carries it, so that the ends can tell why.
 
 A mark travels on: a node that used a marked value, or missed a link, marks all that it sends in later rounds of the
-run. Earlier versions have no marks and are refused.
+run.
 """
 
 import hashlib
@@ -127,14 +129,14 @@ class Message(NamedTuple):
     epoch: int
     run: int
     round: int = 0
-    program: int = 0
+    program_id: int = 0
     payload: Payload = NOTHING
     digest: bytes = b""
     mark: bool = False
 
 
 WORD = 2**32 - 1
-MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program": 255}
+MAX_FIELD = {"sender": WORD, "recipient": WORD, "epoch": 2**64 - 1, "run": MAX_RUN, "round": WORD, "program_id": 255}
 """The largest value of every number of a message; the smallest is 0."""
 
 
@@ -145,8 +147,8 @@ def datagram_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any] | type") -> int
 
 def encode(message: Message, key: bytes, digest: bytes = b"") -> bytes:
     """The datagram of a message, authenticated with the key of the link and, unless it is a greeting, with a digest."""
-    kind, sender, recipient, epoch, run, round_, program, (code, shape, content), own_digest, mark = message
-    tags = (MAGIC, VERSION, kind, program, code, len(shape), mark, sender, recipient, epoch, run, round_)
+    kind, sender, recipient, epoch, run, round_, program_id, (code, shape, content), own_digest, mark = message
+    tags = (MAGIC, VERSION, kind, program_id, code, len(shape), mark, sender, recipient, epoch, run, round_)
     try:
         head = HEADER.pack(*tags)
     except struct.error:
@@ -173,7 +175,7 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     if not OVERHEAD <= len(datagram) <= MAX_DATAGRAM:
         raise RejectedError("malformed")
     tags = HEADER.unpack_from(datagram)
-    magic, version, kind, program, code, dimensions, mark, sender, addressed, at, run, round_ = tags
+    magic, version, kind, program_id, code, dimensions, mark, sender, addressed, at, run, round_ = tags
     if magic != MAGIC or version != VERSION or kind not in KINDS:
         raise not_of_this_version(datagram, recipient, keys)
     start, end = HEADER.size + 4 * dimensions, len(datagram) - TAG_BYTES
@@ -195,8 +197,8 @@ def decode(datagram: bytes, recipient: int, epoch: int, keys: Mapping[int, bytes
     content = datagram[start:end]
     if carries:
         payload = Payload(code, shape, content)
-        return Message(Kind.DATA, sender, addressed, at, run, round_, program, payload, b"", mark == 1)
-    return Message(KINDS[kind], sender, addressed, at, run, round_, program, NOTHING, content)
+        return Message(Kind.DATA, sender, addressed, at, run, round_, program_id, payload, b"", mark == 1)
+    return Message(KINDS[kind], sender, addressed, at, run, round_, program_id, NOTHING, content)
 
 
 def not_of_this_version(datagram: bytes, recipient: int, keys: Mapping[int, bytes]) -> RejectedError:

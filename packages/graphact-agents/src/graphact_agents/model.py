@@ -13,7 +13,9 @@ from graphact_agents import scalar_functions
 from graphact_agents.messages import DIGEST_BYTES, Array, datagram_bytes
 from graphact_agents.operations import NeighborhoodFunction, check_runs, find_operation
 
-MAX_WINDOW = 2**16  # readings; more would take all memory before the first answer
+MAX_WINDOW = 2**16
+"""Readings of a window; more would take all memory before the first answer. Its two copies must agree: the maximum in
+model.schema.json, and ``MAX_WINDOW`` of graphact.nn.scaled_network."""
 PRECISION_ADVICE = "convert the model with .float() or .double() before graphact.save"
 
 

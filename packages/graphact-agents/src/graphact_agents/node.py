@@ -1,4 +1,6 @@
-"""One node of the network as a state machine without I/O and without a clock.
+"""One node of the network as a state machine: it opens no socket and reads no clock.
+
+Its only side effect is ``log.append``, before the messages that depend on it are queued.
 
 A driver (a simulation, a daemon) tells a node what arrived and what time it is, and does what it asks for:
 
@@ -8,9 +10,9 @@ A driver (a simulation, a daemon) tells a node what arrived and what time it is,
 - ``take_outgoing()`` are the datagrams to send, in order, each to one neighbour,
 - ``take_results()`` are the runs that ended.
 
-The promise: a run ends at ``start + rounds * slot`` at the latest; its result is exact for the links that answered in
-time (a link that did not counts, for that round, as if it were not in the graph); and which links these were is
-reported, and was logged before anything that depends on them was sent.
+The promise: a run ends at ``start + rounds * slot`` at the latest, if ``advance`` is called then; its result is exact
+for the links that answered in time (a link that did not counts, for that round, as if it were not in the graph); and
+which links these were is reported, and was logged before anything that depends on them was sent.
 """
 
 import math
@@ -51,11 +53,11 @@ INFERENCE = 1
 """The program number of inference; learning uses others, so that their values never mix."""
 
 DIFFERS = "its model, slot, period, origin or dynamic differs from that of this node"
-OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact"
+OTHER_VERSION = "it speaks another version of the messages; bring all nodes to one version of graphact-agents"
 ANNOUNCED = 4
 """Runs that a neighbour may announce at once; more make the oldest forgotten."""
 CATCH_UP = 16
-"""Runs by which a node goes beyond what a majority of its neighbours announced, towards those that are further."""
+"""Numbers that a node may leave out in each run, beyond its own last and that of a majority, towards those further."""
 RECENT_RUNS, RECENT_SECONDS = 20, 60.0
 """Runs of this node, and time, for which the announcement of a neighbour counts; whichever ends later."""
 NOT_FINITE = "its value is not finite"
@@ -84,8 +86,9 @@ class Node:
     Attributes:
         links: the neighbours of the run in progress, or of the next one.
         run: the number of the run in progress or of the last one; -1 before the first.
-        latest_heard: the run that neighbours have begun, as far as a majority of those heard recently vouches for it;
-            -1 if none was heard. One neighbour alone takes a node at most 16 runs beyond the others.
+        latest_heard: the highest run that a neighbour has begun, but at most 16 beyond the higher of :attr:`run` and
+            the run that a majority of those heard recently has begun; -1 if none was heard. So a minority can move a
+            node by 16 numbers in each run.
         welcomed_by: the neighbours that answered the last greeting.
         refusals: why this node does not take part with a neighbour, by neighbour; until a value of it is accepted.
         last_heard: when a neighbour was last heard, by neighbour; a message that may be a recording does not count.
@@ -139,7 +142,9 @@ class Node:
         run = self._active
         return None if run is None else min(run.deadline, run.next_request)
 
-    def begin(self, run: int, program: AnyProgram, now: float, *, start: float | None = None, kind: int = 1) -> None:
+    def begin(
+        self, run: int, program: AnyProgram, now: float, *, start: float | None = None, program_id: int = INFERENCE
+    ) -> None:
         """Begin a run.
 
         All nodes give one run the same number, best taken from the clock, so that a node that comes late or back after
@@ -150,7 +155,7 @@ class Node:
             program: the computation; see :mod:`graphact_agents.program`.
             now: the time.
             start: when the run was to begin, which its deadlines count from; now, if left out.
-            kind: number of the program; 1 is inference.
+            program_id: number of the program; 1 is inference.
 
         Raises:
             ValueError: the number is not higher than all before, or it or that of the program is out of range.
@@ -164,14 +169,15 @@ class Node:
             raise ValueError(f"run must not be used up, got {run}, in {self.log.used.spans}")
         if run >= MAX_RUN:
             raise ValueError(f"run must be less than {MAX_RUN}, the end of all numbers, got {run}")
-        if not 0 <= kind <= MAX_FIELD["program"]:
-            raise ValueError(f"kind must lie between 0 and {MAX_FIELD['program']}, got {kind}")
-        active = RunInProgress(program, run, kind, self.timing, now if start is None else start, finite=self.finite)
+        if not 0 <= program_id <= MAX_FIELD["program_id"]:
+            raise ValueError(f"program_id must lie between 0 and {MAX_FIELD['program_id']}, got {program_id}")
+        start = now if start is None else start
+        active = RunInProgress(program, run, program_id, self.timing, start, finite=self.finite)
         self.run, self._runs_made = run, self._runs_made + 1
         self._mailbox.forget_before(run)
         self._archive.forget_before(run - 1)
         try:
-            self.log.append(Began(run, kind, present=self.links.neighbors if self._meets else None))
+            self.log.append(Began(run, program_id, present=self.links.neighbors if self._meets else None))
         except OSError as error:
             return self._end(active, None, now, f"{NOT_LOGGED}: {error}")
         self._active = active
@@ -185,7 +191,7 @@ class Node:
         """
         self._expected = run, due, period
 
-    def go_back(self, run: int) -> None:
+    def rewind_to_run(self, run: int) -> None:
         """Go on with a run that is lower than the last: the clock was set back. ValueError if its number is used up."""
         if run != self.log.used.next_free(run) or self._active is not None:
             raise ValueError(f"run must not be used up, nor another in progress, got {run}")
@@ -210,7 +216,7 @@ class Node:
     def advance(self, now: float) -> None:
         """Close rounds whose time is over, and ask again for what is missing."""
         while (run := self._active) is not None and now >= run.deadline:
-            self._go_on(run, now)
+            self._finish_round(run, now)
         if run is not None and now >= run.next_request:
             if not run.requests:  # who has not answered by now is asked, at a time of its own
                 first = {j: self._next_request(run.opened, self.timing.request_after) for j in sorted(run.missing)}
@@ -325,7 +331,7 @@ class Node:
             return rejected.reason != "duplicate"
         return True
 
-    def _go_on(self, run: RunInProgress, now: float) -> None:
+    def _finish_round(self, run: RunInProgress, now: float) -> None:
         """Close the open round and let the program use what came."""
         received = self._close_round(run, now)
         if received is not None:
@@ -352,7 +358,7 @@ class Node:
     def _on_value(self, message: Message, now: float) -> None:
         run = self._active
         if run is None or message.run != run.number:
-            self._believe(message.sender, message.run, now)
+            self._update_latest_run(message.sender, message.run, now)
             ahead = 1 if message.run > self.run else -1
         else:
             run.silent.pop(message.sender, None)
@@ -367,7 +373,7 @@ class Node:
         if self._accept(run, message):
             self.last_heard[message.sender] = now
         if run.may_close:
-            self._go_on(run, now)
+            self._finish_round(run, now)
 
     def _on_request(self, message: Message, now: float) -> None:
         """Send a value again, unless that happened a moment ago."""
@@ -405,9 +411,9 @@ class Node:
             self.last_heard[message.sender] = now
         if message.kind == Kind.WELCOME:
             self.welcomed_by.add(message.sender)
-            self._believe(message.sender, message.run - 1, now, is_fresh=True)
+            self._update_latest_run(message.sender, message.run - 1, now, is_fresh=True)
 
-    def _believe(self, sender: int, run: int, now: float, *, is_fresh: bool = False) -> None:
+    def _update_latest_run(self, sender: int, run: int, now: float, *, is_fresh: bool = False) -> None:
         """Take note of the run that a neighbour is in, if it can be true."""
         self._check_ahead(sender, run, now)
         self._note_run(sender, run, now, is_fresh=is_fresh)
@@ -439,16 +445,16 @@ class Node:
 
     def _send_value(self, run: int, round_: int, j: int, entry: SentRound, now: float) -> None:
         entry.sent_at[j] = now
-        tags = (Kind.DATA, self.links.node, j, self.links.epoch, run, round_, entry.program)
+        tags = (Kind.DATA, self.links.node, j, self.links.epoch, run, round_, entry.program_id)
         self.counters.data_sent += 1
-        self.counters.data_bytes_sent += self._hand_over(Message(*tags, entry.payloads[j], b"", entry.mark))
+        self.counters.data_bytes_sent += self._enqueue(Message(*tags, entry.payloads[j], b"", entry.mark))
 
-    def _send(self, kind: Kind, j: int, run: int, round_: int, program: int = 0) -> None:
-        tags = (kind, self.links.node, j, self.links.epoch, run, round_, program)
+    def _send(self, kind: Kind, j: int, run: int, round_: int, program_id: int = 0) -> None:
+        tags = (kind, self.links.node, j, self.links.epoch, run, round_, program_id)
         own_digest = self.digest if kind in GREETINGS else b""
-        self._hand_over(Message(*tags, digest=own_digest))
+        self._enqueue(Message(*tags, digest=own_digest))
 
-    def _hand_over(self, message: Message) -> int:
+    def _enqueue(self, message: Message) -> int:
         """Let the driver send a message; its size."""
         datagram = encode(message, self.permitted.keys[message.recipient], self.digest)
         self._outgoing.append((message.recipient, datagram))

@@ -26,7 +26,9 @@ class Timing:
 
     Args:
         slot: time for one round.
-        request_after: how long a value may be missing before the neighbour is asked to send it again.
+        request_after: the time before a missing value is requested again (NACK). It also limits answers: a value is
+            sent to a neighbour again after half of it at the earliest, and one greeting of a neighbour is answered in
+            it.
         backoff: factor by which the time to the next request grows.
         jitter: every waiting time is stretched by a random factor between 1 and 1 + jitter, so that requests of many
             nodes do not fall together.
@@ -78,7 +80,7 @@ class RunResult:
 
     Attributes:
         run: its number.
-        program: number of the program it ran.
+        program_id: number of the program it ran.
         output: what the program returned; None if it failed.
         used: for each round the neighbours whose values were used.
         missed: for each round the neighbours that did not answer in time.
@@ -89,7 +91,7 @@ class RunResult:
     """
 
     run: int
-    program: int
+    program_id: int
     output: Any
     used: tuple[tuple[int, ...], ...]
     missed: tuple[tuple[int, ...], ...]
@@ -144,7 +146,7 @@ class RunInProgress:
         if message.sender in self.values:
             raise RejectedError("duplicate")
         code, shape, _ = message.payload
-        if message.sender not in self.missing or message.program != self.program_id or (code, shape) != self.expects:
+        if message.sender not in self.missing or message.program_id != self.program_id or (code, shape) != self.expects:
             raise RejectedError("misfit")
         value = message.payload.value
         if self.finite and not is_finite(value):
@@ -233,7 +235,7 @@ class Mailbox:
 class SentRound:
     """The values sent in one round, and the time of the last sending to each recipient."""
 
-    program: int
+    program_id: int
     payloads: dict[int, Payload]
     size: int  # bytes held
     mark: bool = False

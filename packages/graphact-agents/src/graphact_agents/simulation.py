@@ -50,8 +50,8 @@ class Simulation:
 
     Every ``period`` a run begins at all nodes that are up, each by its own clock. Nodes crash and come back, the
     network falls into halves and is one again, as the seed decides. ``program`` makes the program of a node in a run,
-    of the number ``kind``; ``rounds`` is how many exchanges it takes at most. :attr:`nodes` holds the nodes, None for
-    those that are down.
+    with the number ``program_id``; ``rounds`` is how many exchanges it takes at most. :attr:`nodes` holds the nodes,
+    None for those that are down.
     """
 
     lead = 0.0  # seconds before a run for which its links are as they are in it
@@ -67,10 +67,10 @@ class Simulation:
         timing: Timing | None = None,
         limits: Limits | None = None,
         seed: int = 0,
-        kind: int = INFERENCE,
+        program_id: int = INFERENCE,
     ) -> None:
         self.links = list(links)
-        self.program, self.kind = program, kind
+        self.program, self.program_id = program, program_id
         self.runs = check_integer("runs", runs, minimum=1)
         self.faults, self.timing, self.limits = faults or Faults(), timing or Timing(), limits
         self.length = max(1, rounds) * self.timing.slot
@@ -144,7 +144,8 @@ class Simulation:
         node = self.nodes[i]
         if node is not None:
             self.outcome.survived.add((run, i))
-            node.begin(run, self.program(i, run), self._local(i), start=begins, kind=self.kind)
+            program = self.program(i, run)
+            node.begin(run, program, self._local(i), start=begins, program_id=self.program_id)
             self._flush(i)
 
     def _strike(self, i: int) -> None:
@@ -245,6 +246,8 @@ def simulate_inference(
     simulation: Callable[..., Simulation] = Simulation,
 ) -> SimulatedInference:
     """Let simulated agents work on a stream of signals.
+
+    Values that are not finite spread as in the centralised model; agents refuse them.
 
     Args:
         deployments: what each node holds; see :func:`graphact_agents.deploy`.

@@ -151,6 +151,6 @@ class Captured:
         """Send an authenticated message."""
         payload = Payload.from_array(np.asarray(value, float)) if kind == Kind.DATA else NOTHING
         digest = self.digest if kind in GREETINGS else b""
-        fields = dict(program=1 if kind == Kind.DATA else 0, payload=payload, digest=digest) | fields
+        fields = dict(program_id=1 if kind == Kind.DATA else 0, payload=payload, digest=digest) | fields
         message = Message(kind, self.links.node, to, self.links.epoch, run, round_, **fields)
         self.send(to, encode(message, self.links.keys[to], self.digest))

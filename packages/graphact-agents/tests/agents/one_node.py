@@ -24,7 +24,7 @@ def said(node, sender, run=0, round_=0, value=5.0, program=1, kind=Kind.DATA, **
     """A datagram for a node, as its neighbour would send it."""
     payload = {"payload": Payload.from_array(np.array([value]))} if kind == Kind.DATA else {}
     fields = dict(sender=sender, recipient=node.links.node, epoch=node.links.epoch, run=run, round=round_)
-    message = Message(kind=kind, program=program, **(fields | payload | changes))
+    message = Message(kind=kind, program_id=program, **(fields | payload | changes))
     return encode(message, node.permitted.keys.get(sender, bytes(32)))
 
 

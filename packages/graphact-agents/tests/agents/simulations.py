@@ -44,11 +44,11 @@ class HostileSimulation(Simulation):
             if run != node.log.used.next_free(run):
                 return
             if run <= node.run:
-                node.go_back(run)
+                node.rewind_to_run(run)
             node.expect(run, begins, self.period)
         super()._begin(i, run, begins)
         if self.faults.poison and self._random.random() < self.faults.poison:
-            for j, datagram in poison(node.links, run, self.kind, self._random):
+            for j, datagram in poison(node.links, run, self.program_id, self._random):
                 self.network._fly(j, datagram)
 
 

@@ -211,8 +211,8 @@ def test_the_last_number():
     node = lone_node()
     with pytest.raises(ValueError, match="run must be less than 9223372036854775807, the end of all numbers"):
         node.begin(2**63 - 1, talk(1.0), now=0.0)
-    with pytest.raises(ValueError, match="kind must lie between 0 and 255, got 256"):
-        node.begin(0, talk(1.0), now=0.0, kind=256)
+    with pytest.raises(ValueError, match="program_id must lie between 0 and 255, got 256"):
+        node.begin(0, talk(1.0), now=0.0, program_id=256)
     node.begin(2**63 - 2, talk(1.0), now=0.0)
     node.greet()
     assert len(node.take_outgoing()) == 2

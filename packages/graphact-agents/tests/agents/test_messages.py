@@ -110,7 +110,7 @@ def test_data_and_requests_are_bound_to_the_digest():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("run", 2**63), ("run", -1), ("epoch", 2**64), ("sender", 2**32), ("round", 2**32), ("program", 256)],
+    [("run", 2**63), ("run", -1), ("epoch", 2**64), ("sender", 2**32), ("round", 2**32), ("program_id", 256)],
 )
 def test_numbers_out_of_range(name, value):
     with pytest.raises(ValueError, match=f"{name} of a message must lie between 0 and \\d+, got {value}"):

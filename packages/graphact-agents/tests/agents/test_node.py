@@ -77,10 +77,10 @@ def test_a_deadline_closes_a_round_without_the_missing():
 
 def test_a_result_tells_which_run_it_was_and_when():
     node = lone_node()
-    node.begin(4, talk(1.0), now=10.5, start=10.0, kind=7)
+    node.begin(4, talk(1.0), now=10.5, start=10.0, program_id=7)
     node.receive(said(node, 1, run=4, program=7), now=10.75)
     result = result_of(node)
-    assert (result.run, result.program, result.started, result.finished) == (4, 7, 10.0, 10.75)
+    assert (result.run, result.program_id, result.started, result.finished) == (4, 7, 10.0, 10.75)
     assert node.take_results() == []
 
 
@@ -159,13 +159,13 @@ def test_a_seed_decides_the_jitter():
 
 def test_greetings_and_requests_as_they_go_over_the_wire():
     node = lone_node()
-    node.begin(3, talk(1.0), now=0.0, kind=2)
+    node.begin(3, talk(1.0), now=0.0, program_id=2)
     node.take_outgoing()
     node.greet()
     node.advance(0.25)
     hello, request = (decode(datagram, to, 1, {0: node.links.keys[to]}) for to, datagram in node.take_outgoing())
-    assert (hello.kind, hello.sender, hello.run, hello.program, hello.payload.content) == (Kind.HELLO, 0, 4, 0, b"")
-    assert (request.kind, request.run, request.round, request.program) == (Kind.REQUEST, 3, 0, 2)
+    assert (hello.kind, hello.sender, hello.run, hello.program_id, hello.payload.content) == (Kind.HELLO, 0, 4, 0, b"")
+    assert (request.kind, request.run, request.round, request.program_id) == (Kind.REQUEST, 3, 0, 2)
     assert (node.counters.greetings_sent, node.counters.requests_sent) == (1, 1)
 
 

@@ -27,11 +27,11 @@ def test_a_node_goes_back_to_free_numbers_alone():
     node = lone_node()
     node.begin(5, talk(1.0), now=0.0)
     with pytest.raises(ValueError, match="run must not be used up, nor another in progress, got 3"):
-        node.go_back(3)
+        node.rewind_to_run(3)
     node.advance(9.0)
     with pytest.raises(ValueError, match="run must not be used up"):
-        node.go_back(5)
-    node.go_back(3)
+        node.rewind_to_run(5)
+    node.rewind_to_run(3)
     assert node.run == 2
 
 

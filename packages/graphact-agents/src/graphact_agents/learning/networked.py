@@ -131,10 +131,10 @@ class NodeTraining:
         latest = min(self.node.latest_heard, self.first + steps)  # there is none after it
         return max(self.node.run - self.first, latest - 1 - self.first, self.learner.state.steps)
 
-    def _run(self, run: int, kind: int) -> RunResult:
-        program = self.learner.prepare() if kind == PREPARATION else self.learner.step(run - self.first - 1)
+    def _run(self, run: int, program_id: int) -> RunResult:
+        program = self.learner.prepare() if program_id == PREPARATION else self.learner.step(run - self.first - 1)
         self._expect(run, time.monotonic())
-        self.node.begin(run, program, time.monotonic(), kind=kind)
+        self.node.begin(run, program, time.monotonic(), program_id=program_id)
         while not (results := drive(self.node, self.transport, time.monotonic() + 1.0)):
             self.tick()  # a slot may be long, and neighbours that ended because of it are waited for
         return results[0]

@@ -118,7 +118,7 @@ def simulate_training(
             faults=faults,
             timing=timing,
             seed=random.Random(f"training {seed} {done}").getrandbits(63),
-            kind=STEP,
+            program_id=STEP,
         ).simulate()
         counters, crashes = counters + outcome.counters, crashes + outcome.crashes
         for run in range(now):
@@ -136,7 +136,7 @@ def prepare(learners: Sequence[Learner], faults: Faults, seed: int) -> Counters:
         faults=replace(faults, link_loss=0.0, crash=0.0, partition=0.0),
         timing=PATIENT,
         seed=random.Random(f"preparation {seed}").getrandbits(63),
-        kind=PREPARATION,
+        program_id=PREPARATION,
     ).simulate()
     if not all((0, i) in outcome.results and outcome.results[0, i].complete for i in range(len(learners))):
         raise RuntimeError(f"the network loses too much to prepare: {faults}")

@@ -1,4 +1,4 @@
-"""Datagrams over Zenoh: no broker, links that come back by themselves, TLS. Needs the extra ``agents``.
+"""Datagrams over Zenoh: no broker, links that come back by themselves, TLS. Needs the extra ``zenoh``.
 
 Each node is a Zenoh peer that knows its neighbours' addresses and nothing else. Of two neighbours the one with the
 higher number connects. Scouting and gossip are off, since they would introduce nodes that are not neighbours, and peers

@@ -31,7 +31,7 @@ def gradients_of_agents(model, graph, x, targets, objective="mse"):
         return gradient(nodes[i].model, nodes[i], x[:, i], targets[:, i], objective)
 
     rounds = 2 * nodes[0].model.rounds
-    outcome = Simulation([node.links for node in nodes], program, rounds=rounds, kind=2).simulate()
+    outcome = Simulation([node.links for node in nodes], program, rounds=rounds, program_id=2).simulate()
     results = [outcome.results[0, i] for i in range(len(nodes))]
     assert all(result.complete for result in results)
     assert {len(result.used) for result in results} == {gradient_rounds(nodes[0].model, prepared=False)}

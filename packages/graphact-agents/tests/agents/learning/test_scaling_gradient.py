@@ -35,7 +35,7 @@ def test_the_gradient_of_the_centralised_model():
         return gradient(nodes[i].model, nodes[i], x[:, i], targets[:, i], "mse")
 
     rounds = 2 * nodes[0].model.rounds
-    outcome = Simulation([node.links for node in nodes], program, rounds=rounds, kind=2).simulate()
+    outcome = Simulation([node.links for node in nodes], program, rounds=rounds, program_id=2).simulate()
     results = [outcome.results[0, i] for i in range(len(nodes))]
     assert {len(result.used) for result in results} == {gradient_rounds(nodes[0].model, prepared=False)}
     learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

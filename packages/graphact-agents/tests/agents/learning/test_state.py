@@ -42,8 +42,10 @@ def live(problem, nodes, folder, seed):
         Learner(node, learning, problem.signals[:, i], problem.targets[:, i], folder / f"{i}.npz")
         for i, node in enumerate(nodes)
     ]
-    Simulation(links, lambda i, _: learners[i].prepare(), rounds=2, kind=3).simulate()
-    Simulation(links, lambda i, run: learners[i].step(run), rounds=2, runs=5, seed=seed, kind=2, **LOSSY).simulate()
+    Simulation(links, lambda i, _: learners[i].prepare(), rounds=2, program_id=3).simulate()
+    Simulation(
+        links, lambda i, run: learners[i].step(run), rounds=2, runs=5, seed=seed, program_id=2, **LOSSY
+    ).simulate()
 
 
 def test_nodes_that_are_rebuilt_from_their_files_every_few_steps(tmp_path):
