@@ -127,10 +127,12 @@ def test_least_squares_is_that_of_numpy():
         assert same.mean() > 0.97  # nearly singular
 
 
-def rows_of(**methods):
+def rows_of(seed=0, **methods):
     """Rows of one graph each, with these accuracies."""
+    own = {"kind": "model", "rounds": 4, "sources": "unseen", "seed": seed}
     return [
-        {"kind": "model", "method": name.replace("_", "-"), "rounds": 4, "sources": "unseen", "graph": graph}
+        own
+        | {"method": name.replace("_", "-"), "graph": graph}
         | {"value": value, "validation": value, "split": 0, "node": 3}
         for name, values in methods.items()
         for graph, value in enumerate(values)
@@ -146,7 +148,15 @@ def test_the_message_is_a_paired_difference_from_the_best_pointwise_network():
     assert gain.margin == pytest.approx(3.182446 * (2 / 3) ** 0.5 / 2, abs=1e-4)  # of 10, 9, 10, 11
     said = report.message(results)
     assert "right in 56 % with unseen sources, 10.0 ± 1.3 points more than the best pointwise network (GELU)." in said
-    assert "not significant" not in said
+    assert "contains 0" not in said
+
+
+def test_graphs_of_other_seeds_are_other_graphs():
+    rows = rows_of(gelu=[40, 44], bank_max=[50, 51]) + rows_of(1, gelu=[42, 46], bank_max=[51, 62])
+    gain = report.RoundsResults(rows).gain("bank-max", 4, "unseen")
+    assert gain.units == 4
+    assert gain.spread == pytest.approx(np.std([10, 7, 9, 16], ddof=1))
+    assert "over 4 graphs" in report.terminal_table(rows).replace("\n", " ")
 
 
 def test_the_rival_validates_best_and_of_equal_ones_has_fewer_parameters():
@@ -158,7 +168,7 @@ def test_the_rival_validates_best_and_of_equal_ones_has_fewer_parameters():
 
 def test_a_difference_within_its_interval_is_called_so():
     rows = rows_of(gelu=[40, 44, 48, 52], bank_max=[50, 40, 55, 47])
-    assert "not significant" in report.message(report.RoundsResults(rows))
+    assert "(GELU); the unadjusted 95 % interval contains 0." in report.message(report.RoundsResults(rows))
     assert "too few" in report.message(report.RoundsResults(rows[:2] + rows[4:6]))
     assert "nothing to conclude" in report.message(report.RoundsResults(rows_of(gelu=[40, 44, 48])))
 

@@ -66,13 +66,13 @@ class RoundsResults:
             methods, key=lambda method: (method in BANKS, method in WITHOUT_SHIFT, order.index(method))
         )
 
-    def by_graph(self, method: str, rounds: int, sources: str, key: str = "value") -> dict[int, float]:
-        """Return the mean of each graph; empty where nothing was run."""
+    def by_graph(self, method: str, rounds: int, sources: str, key: str = "value") -> dict[Any, float]:
+        """Return the mean of each graph, by seed and number; empty where nothing was run."""
         wanted = (method, rounds, sources)
-        found: dict[int, list[float]] = {}
+        found: dict[Any, list[float]] = {}
         for row in self.rows:
             if (row["method"], row["rounds"], row["sources"]) == wanted:
-                found.setdefault(row["graph"], []).append(row[key])
+                found.setdefault((row["seed"], row["graph"]), []).append(row[key])
         return {graph: fmean(values) for graph, values in found.items()}
 
     def mean(self, method: str, rounds: int, sources: str) -> float | None:
@@ -140,7 +140,7 @@ def message(results: RoundsResults) -> str:
         said.append(
             f"{'It' if said else subject} is right in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± "
             f"{gain.margin:.1f} points {more} than the best pointwise network ({label(rival)})"
-            f"{'.' if gain.is_certain else ', which is not significant.'}"
+            f"{'.' if gain.is_certain else '; the unadjusted 95 % interval contains 0.'}"
         )
     if not said:
         return f"Fewer than {MIN_UNITS} graphs were run, too few for an interval."
@@ -179,7 +179,7 @@ def terminal_table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    graphs = len({row["graph"] for row in rows})
+    graphs = len({(row["seed"], row["graph"]) for row in rows})
     legend = (
         f"Gain: points over the pointwise network that validates best, with the 95 % interval over {graphs} graphs."
     )
@@ -213,8 +213,8 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
             settle(sheet)
             figures[sources] = to_png(sheet)
     header, *lines = lines_of(results)
-    replicas = {(row["graph"], row["split"], row["node"]) for row in rows}
-    graphs, settings = len({row["graph"] for row in rows}), rows[0]["settings"]
+    replicas = {(row["seed"], row["graph"], row["split"], row["node"]) for row in rows}
+    graphs, settings = len({(row["seed"], row["graph"]) for row in rows}), rows[0]["settings"]
     first = rows[0]
     page = PAGE.format(
         message=html.escape(message(results)),
