@@ -28,7 +28,7 @@ def test_it_is_short():
 
 def test_errors_of_the_experiment_are_those_of_the_rows():
     pytest.importorskip("pyarrow")
-    from graphact_lab.experiments.faulty_sensors.report import LABELS, averaged, difference, own_rows
+    from graphact_lab.experiments.faulty_sensors.report import LABELS, averaged, difference, rows_of_method
     from graphact_lab.store import Store
 
     rows = Store(ROOT / "results" / "faulty-sensors").rows()
@@ -36,10 +36,10 @@ def test_errors_of_the_experiment_are_those_of_the_rows():
     lines = re.findall(r"^\| ([^|]+) \| (\d) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
     assert len(lines) == 14
     for label, rounds, *quoted in lines:
-        own = own_rows(rows, names.get(label, label), int(rounds))
+        own = rows_of_method(rows, names.get(label, label), int(rounds))
         parts = ("value", "healthy", "faulty")
         assert quoted == [f"{fmean(row['value'] for row in averaged(own, part)):.2f}" for part in parts], label
-    pair = (averaged(own_rows(rows, name, 2), "value") for name in ("gelu", "bank-median"))
+    pair = (averaged(rows_of_method(rows, name, 2), "value") for name in ("gelu", "bank-median"))
     found = difference(*pair, overlap=40 / 300)
     assert f"by {found.mean:.2f} ± {found.margin:.2f}, which is not significant" in PAGE.replace("\n", " ")
     significant = set()

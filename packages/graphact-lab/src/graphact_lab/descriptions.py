@@ -33,23 +33,11 @@ EXPERIMENTS = ("source-localization", "consensus", "denoising", "recommendation"
 BENCHMARKS = ("node-classification", "graph-classification", "robustness")
 GROUPS = {"compared": ACTIVATIONS, "pointwise": tuple(POINTWISE), "every": EVERY_METHOD}  # names for several methods
 PRESETS = ("quick", "paper", "best", "smoke")
-BENCHMARK_PRESETS = ("quick", "full", "smoke")
+BENCHMARK_PRESETS = ("quick", "full", "smoke")  # also of scheduling, rounds and faulty-sensors
 # With settings, a runner and a report of their own
-FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = OWN = ("flocking", "scheduling", "rounds", "faulty-sensors")
+FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = STANDALONE = ("flocking", "scheduling", "rounds", "faulty-sensors")
 FLOCKING_PRESETS = ("quick", "medium", "full", "smoke")
-SCHEDULING_PRESETS = ROUNDS_PRESETS = FAULTY_SENSORS_PRESETS = ("quick", "full", "smoke")
-NETWORKS_OF_ROUNDS = (
-    "max-ga-unshifted",
-    "bank-max",
-    "bank-max-min",
-    "bank-median",
-    "bank-mean",
-    "bank-pna",
-    "sage-max",
-    "pna",
-    "gatv2",
-)
-EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, *OWN)
+EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, *STANDALONE)
 
 Tasks = list["Task"]
 Figures = dict[str, float]  # the test metric of simple methods, by name
@@ -92,8 +80,8 @@ class Experiment:
     make_tasks: MakeTasks = lambda *_: []  # signals as they come
     # Of a task in float64, with the order of linear filters
     baselines: "Callable[[Task, int], Figures]" = lambda *_: {}
-    # Trains a job in a way of its own, on a device, with a data directory: the parts of its rows that differ
-    run_job: "Callable[[TrainingJob, str, Path | None], list[dict[str, Any]]] | None" = None
+    # Custom training of a job, on a device, with a data directory: the parts of its rows that differ
+    train_cell: "Callable[[TrainingJob, str, Path | None], list[dict[str, Any]]] | None" = None
     datasets: "Callable[[Protocol], Sequence[str]]" = lambda _: ()  # further ones, which a protocol reads
     default_protocol: str = "paper"  # the one to run where a preset has several
     task_options: tuple[str, ...] = ()  # further arguments of what makes tasks, which a command may give

@@ -42,17 +42,17 @@ def run_protocol(
     written to disk every ``checkpoint_seconds``. Without baselines, networks are trained and no more.
     """
     watcher, experiment = watcher or JobWatcher(), find_experiment(protocol.experiment)
-    jobs, own = jobs_of(protocol, seed), experiment.run_job
+    jobs, train_cell = jobs_of(protocol, seed), experiment.train_cell
     watcher.plan(len(jobs), sum(store.is_finished(job.key) for job in jobs))
     made_for: Condition | None = None
     data_seed = seed if protocol.data_seed is None else protocol.data_seed
     plain, tasks = list[Task](), list[Task]()
     for job in jobs:
         baseline_key = key_of_baselines(protocol, job.condition, seed)
-        needs_baselines = with_baselines and own is None and not store.is_finished(baseline_key)
+        needs_baselines = with_baselines and train_cell is None and not store.is_finished(baseline_key)
         if store.is_finished(job.key) and not needs_baselines:
             continue
-        if own is None and job.condition != made_for:
+        if train_cell is None and job.condition != made_for:
             made_for, plain = job.condition, experiment.make_tasks(protocol, job.condition, data_seed, data)
             tasks = experiment.prepare_tasks(protocol, job.condition, plain, data_seed, data)
         if needs_baselines:
@@ -60,11 +60,11 @@ def run_protocol(
         with store.claim(job.key) as mine:
             if mine and not store.is_finished(job.key):
                 watcher.start(job.title, protocol.training.epochs)
-                if own is None:
+                if train_cell is None:
                     saving = {"checkpoint": store.checkpoint(job.key), "every": timer(checkpoint_seconds)}
                     rows = run_job(job, plain, tasks, device, progress=lambda epoch, *_: watcher.epoch(epoch), **saving)
                 else:
-                    rows = own_rows(job, own, device, data)
+                    rows = rows_of_custom_training(job, train_cell, device, data)
                 store.finish(job.key, rows)
                 watcher.finish(job.title, summary_of(job, rows))
 
@@ -150,12 +150,12 @@ def run_job(job: TrainingJob, plain: list[Task], tasks: list[Task], device: str,
     return rows
 
 
-def own_rows(
-    job: TrainingJob, run: Callable[[TrainingJob, str, Path | None], list[Row]], device: str, data: Path | None
+def rows_of_custom_training(
+    job: TrainingJob, train_cell: Callable[[TrainingJob, str, Path | None], list[Row]], device: str, data: Path | None
 ) -> list[Row]:
-    """The rows of a job that its experiment trains in a way of its own."""
+    """Return the rows of a job with custom training."""
     begun = time.perf_counter()
-    found = run(job, device, data)
+    found = train_cell(job, device, data)
     common = {
         **stamp_of_job(job, device),
         **dict.fromkeys(("graph", "split", "node", "realization")),

@@ -11,7 +11,7 @@ from graphact.guarantees import EdgeNoise, LostLinks, topology_bound
 from graphact.guarantees.layers import read_layers, walk_errors
 from graphact.guarantees.link_loss import (
     LinkList,
-    has_known_layers,
+    is_enumerable,
     sets_of_links,
 )
 from graphact.nn import FIR, GCNN, GraphFilter, LocalizedMax, ReLU
@@ -181,9 +181,9 @@ def test_what_rounding_loses_is_less_than_the_allowance(name):
 def test_layers_of_another_kind_are_left_to_the_propagated_errors():
     """Trials do not know what a layer of a new kind does; a subclass may do anything."""
     layers, _ = read_layers(model_of("max-ga"), 2)
-    assert has_known_layers(layers)
-    assert not has_known_layers((*layers, Pointwise("tanh")))
-    assert not has_known_layers((*layers, type("Wider", (Linear,), {})(layers[-1].weight)))
+    assert is_enumerable(layers)
+    assert not is_enumerable((*layers, Pointwise("tanh")))
+    assert not is_enumerable((*layers, type("Wider", (Linear,), {})(layers[-1].weight)))
 
 
 def test_mistakes():

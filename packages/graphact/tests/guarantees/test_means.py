@@ -13,7 +13,7 @@ from graphact.guarantees import (
     lipschitz_constrained,
     topology_bound,
 )
-from graphact.guarantees.link_loss import has_known_layers
+from graphact.guarantees.link_loss import is_enumerable
 from graphact.nn import ACTIVATIONS, GCNN, AdaptiveFilterBank, GraphAdaptive, GraphNetwork, Residual, Sequential
 from graphact.nn.graph_network import CONVOLUTIONS
 from graphact.registry import FURTHER
@@ -41,8 +41,8 @@ def test_losses_of_links_are_bounded_not_tried(name):
     """Trying them all, and signed shares, know what selects a value; a mean selects none."""
     graph = random_graph()
     model = GCNN([1, 2], activation=name).double()
-    assert not has_known_layers(model.layers())
-    assert has_known_layers(GCNN([1, 2], activation="max-ga").double().layers())
+    assert not is_enumerable(model.layers())
+    assert is_enumerable(GCNN([1, 2], activation="max-ga").double().layers())
     assert not topology_bound(model, graph, LostLinks(1), torch.randn(12, 1, dtype=torch.float64)).exact
 
 

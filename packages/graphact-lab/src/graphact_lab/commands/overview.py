@@ -7,7 +7,7 @@ from typing import Any
 
 from graphact.commands.parser import command, option, print_json
 from graphact_lab.commands.run import DATA
-from graphact_lab.data.sources import DATA_SETS
+from graphact_lab.data.sources import SOURCE_DESCRIPTIONS
 from graphact_lab.descriptions import BENCHMARKS, EVERY_EXPERIMENT, EXPERIMENTS, find_experiment
 from graphact_lab.protocols import jobs_of
 
@@ -22,7 +22,7 @@ def list_all(options: argparse.Namespace) -> int:
     """List data sets and experiments, with a one-line description of each."""
     folders = {name: f"graphact_lab.experiments.{name.replace('-', '_')}" for name in EVERY_EXPERIMENT}
     experiments = {name: import_module(folder).__doc__ or "" for name, folder in folders.items()}
-    known = {"data sets": dict(DATA_SETS), "experiments": experiments}
+    known = {"data sets": dict(SOURCE_DESCRIPTIONS), "experiments": experiments}
     shown = {part: entries for part, entries in known.items() if options.part in (None, part.replace(" ", ""))}
     if options.json:
         return print_json(shown)
@@ -54,13 +54,13 @@ def presets() -> list[str]:
                 lines.append(f"{name:21s} {preset:7s} {called:21s} {counts}")
     teams = (flocking.QUICK, flocking.MEDIUM, flocking.FULL)
     links = (scheduling.QUICK, scheduling.FULL)
-    own: list[tuple[Any, int, int]] = [
+    standalone: list[tuple[Any, int, int]] = [
         *((one, one.realizations, one.imitation.get("epochs", flocking.EPOCHS)) for one in teams),
         *((one, one.replicas, one.steps) for one in links),
         *((one, one.origins, one.epochs) for one in (faulty.QUICK, faulty.FULL)),
         *((one, one.graphs * one.splits * one.nodes, one.epochs) for one in (rounds.QUICK, rounds.FULL)),
     ]
-    for one, replicas, epochs in own:
+    for one, replicas, epochs in standalone:
         counts = f"{len(one.jobs):6d} {len(one.jobs) * replicas:7d} {epochs:7d}"
         lines.append(f"{one.experiment:21s} {one.preset:7s} {one.preset:21s} {counts}")
     return lines
@@ -68,7 +68,7 @@ def presets() -> list[str]:
 
 @command(
     option("action", "download missing files, or verify those on disk", choices=("fetch", "check")),
-    option("datasets", f"only these: {', '.join(DATA_SETS)} (default: all)", nargs="*", metavar="DATASET"),
+    option("datasets", f"only these: {', '.join(SOURCE_DESCRIPTIONS)} (default: all)", nargs="*", metavar="DATASET"),
     DATA,
     "--json",
 )

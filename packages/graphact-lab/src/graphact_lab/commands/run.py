@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from graphact._extras import require
 from graphact.commands.parser import command, import_modules, option, print_json
 from graphact.registry import FURTHER, POINTWISE
-from graphact_lab.data.sources import DATA_SETS
+from graphact_lab.data.sources import SOURCE_DESCRIPTIONS
 from graphact_lab.descriptions import (
     BENCHMARK_PRESETS,
     EVERY_EXPERIMENT,
     FLOCKING_PRESETS,
-    NETWORKS_OF_ROUNDS,
-    OWN,
     PRESETS,
     ROUNDS,
+    STANDALONE,
     find_experiment,
     find_protocol,
 )
+from graphact_lab.experiments.rounds.experiment import METHODS as ROUNDS_METHODS
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 Settings = Any  # a Protocol, or the settings of an experiment with a runner of its own
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
+NETWORKS_OF_ROUNDS = [name for name in ROUNDS_METHODS if name not in {*METHODS, *POINTWISE, *FURTHER}]
 REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 DATA = option(
     "--data",
-    f"folder with {'/, '.join(list(DATA_SETS)[:-1])}/ and {list(DATA_SETS)[-1]}/; only those in use are needed "
+    f"folder with {'/, '.join(SOURCE_DESCRIPTIONS)}/, of which only those in use are needed "
     "(default: the environment variable GRAPHACT_DATA, else downloaded once)",
     type=Path,
     metavar="DIR",
@@ -101,8 +102,8 @@ DATA = option(
 def run(options: argparse.Namespace) -> int:
     """Run an experiment: draw or read the data, train all networks of a setting as one batch, write results as they
     come, then write the report. Run the same command again after a stop: finished cells are not repeated, a
-    half-finished one resumes from its last checkpoint (one of flocking starts again). Processes that run the same
-    command share the cells.
+    half-finished one of the paper's four experiments resumes from its last checkpoint, one of others starts again.
+    Processes that run the same command share the cells.
     """
     from graphact._checks import check_integer
     from graphact.training.malloc import keep_freed_memory
@@ -130,16 +131,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find_settings(options: argparse.Namespace) -> Settings:
-    """Return the protocol that the options of a run describe, or the settings of flocking."""
+    """Return the protocol that the options of a run describe, or the settings of a standalone experiment."""
     for change in options.set:
         if "=" not in change:
             raise ValueError(f"--set must be NAME=VALUE, got {change!r}")
     changes = dict(change.split("=", 1) for change in options.set)
-    is_own = options.experiment in OWN
-    if is_own and options.protocol is not None:
+    is_standalone = options.experiment in STANDALONE
+    if is_standalone and options.protocol is not None:
         raise ValueError(f"{options.experiment} has no protocols, got --protocol {options.protocol}")
     try:
-        if is_own:
+        if is_standalone:
             find = part_of(options.experiment, "experiment:find_settings")
             return find(options.preset, options.activation, changes)
         return find_protocol(options.experiment, options.preset, options.protocol, tuple(options.activation), changes)
@@ -147,7 +148,7 @@ def find_settings(options: argparse.Namespace) -> Settings:
         text = str(error)
         if not text.startswith(("activation must be", "preset must be")):
             raise
-        is_unknown = text.startswith("activation") and "did you mean" not in text and not is_own
+        is_unknown = text.startswith("activation") and "did you mean" not in text and not is_standalone
         hint = "; your own activation is known after --import MODULE" if is_unknown else ""
         raise ValueError(f"--{text}{hint}") from error
 
@@ -213,11 +214,11 @@ def default_folder(options: argparse.Namespace) -> Path:
 def finish(store: "Store", *, as_json: bool) -> int:
     """Print the table and write the report."""
     rows = store.rows()
-    own = next((name for name in OWN if rows[0].get("experiment") == name), None)
+    standalone = next((name for name in STANDALONE if rows[0].get("experiment") == name), None)
     try:
-        if own is not None:
-            page = part_of(own, "report:write_page")(rows, store.directory, store.commands())
-            table = part_of(own, "report:terminal_table")(rows) if own == ROUNDS else ""
+        if standalone is not None:
+            page = part_of(standalone, "report:write_page")(rows, store.directory, store.commands())
+            table = part_of(standalone, "report:terminal_table")(rows) if standalone == ROUNDS else ""
         else:
             require("reports need", *REPORT_PACKAGES)
             from graphact_lab.report.page import terminal_table, write_report

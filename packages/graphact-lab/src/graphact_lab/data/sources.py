@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-DATA_SETS = {  # a line for each
+SOURCE_DESCRIPTIONS = {  # a line for each
     "ml-100k": "MovieLens 100K: ratings of 1682 films by 943 users",
     "molene": "Molène: hourly temperatures of weather stations in Brittany",
     "planetoid": "Cora, CiteSeer and PubMed: citations between papers, with their public splits",
@@ -46,7 +46,7 @@ def read_sources() -> dict[str, tuple[DataFile, ...]]:
     for path, sha256, address in (line.split() for line in lines if line and not line.startswith("#")):
         url, _, member = address.partition("#")
         files.append(DataFile(path, sha256, url, member))
-    return {name: tuple(file for file in files if file.path.startswith(f"{name}/")) for name in DATA_SETS}
+    return {name: tuple(file for file in files if file.path.startswith(f"{name}/")) for name in SOURCE_DESCRIPTIONS}
 
 
 DATASETS = read_sources()

@@ -43,23 +43,23 @@ class Section:
 def sections_of(rows: Iterable[Mapping[str, Any]]) -> list[Section]:
     """Return the sections of rows in the paper's order, the paper's own preset and protocol first."""
     runs, names, keys = read_rows(rows), (*EXPERIMENTS, *BENCHMARKS), ["experiment", "preset", "protocol"]
-    own_cells = dict(list(gather(runs).groupby(keys)))
-    own_runs, sections = dict(list(runs.groupby(keys))), {}
-    for key in sorted(own_cells, key=lambda key: [names.index(key[0]), *((name != "paper", name) for name in key[1:])]):
+    cells_of = dict(list(gather(runs).groupby(keys)))
+    runs_of, sections = dict(list(runs.groupby(keys))), {}
+    for key in sorted(cells_of, key=lambda key: [names.index(key[0]), *((name != "paper", name) for name in key[1:])]):
         experiment, prefix = find_experiment(key[0]), file_name(*key)
         if prefix in sections:
             raise ValueError(
                 f"presets and protocols must differ in letters or digits, which name files, got {key} twice"
             )
-        changes = departures(own_runs[key], experiment)
+        changes = departures(runs_of[key], experiment)
         options = {} if experiment.published is None else {"paper": {} if changes else experiment.published}
-        tables = experiment.make_tables(own_cells[key], prefix, experiment.measure, **options)
+        tables = experiment.make_tables(cells_of[key], prefix, experiment.measure, **options)
         sections[prefix] = Section(
             f"{experiment.title}, protocol {key[2]}, preset {key[1]}",
-            explanation_of(experiment, own_runs[key]),
+            explanation_of(experiment, runs_of[key]),
             [*caveats(experiment, key[1], changes), *missing_in(tables)],
             tables,
-            facts_of(own_runs[key]),
+            facts_of(runs_of[key]),
         )
     return list(sections.values())
 

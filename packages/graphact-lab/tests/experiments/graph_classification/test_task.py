@@ -48,7 +48,7 @@ def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
         changed = replace(data, y=labels, given=tuple(folds))
         monkeypatch.setattr(task, "data_of", lambda *_, changed=changed: changed)
         task.batches_of.cache_clear()
-        found.append(task.run_job(job, "cpu", None))
+        found.append(task.train_cell(job, "cpu", None))
     task.batches_of.cache_clear()
     for first, second in zip(*found, strict=True):
         assert {**first, "value": 0} == {**second, "value": 0}
@@ -131,8 +131,8 @@ def test_batches_are_small_enough_for_many_steps():
 
 def test_wrong_settings_are_refused(real_data):
     with pytest.raises(ValueError, match="--set dataset must be one of 'MUTAG', .* got 'mutag'"):
-        task.run_job(jobs_of(protocol_of(("relu",), dataset="mutag"), 0)[0], "cpu", real_data)
+        task.train_cell(jobs_of(protocol_of(("relu",), dataset="mutag"), 0)[0], "cpu", real_data)
     with pytest.raises(ValueError, match="MUTAG has 10 folds, got the number 10"):
-        task.run_job(jobs_of(protocol_of(("relu",), splits="11"), 0)[0], "cpu", real_data)
+        task.train_cell(jobs_of(protocol_of(("relu",), splits="11"), 0)[0], "cpu", real_data)
     with pytest.raises(ValueError, match="layers must be"):
         GINNetwork(3, 4, 2, layers=0)

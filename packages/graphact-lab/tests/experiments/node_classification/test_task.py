@@ -16,7 +16,7 @@ from graphact_lab.data.planetoid import read_planetoid
 from graphact_lab.descriptions import find_experiment, find_protocol
 from graphact_lab.experiments.node_classification import task
 from graphact_lab.experiments.node_classification.experiment import METHODS
-from graphact_lab.experiments.node_classification.task import run_job
+from graphact_lab.experiments.node_classification.task import train_cell
 from graphact_lab.protocols import jobs_of
 from graphact_lab.report.page import terminal_table, write_report
 from graphact_lab.runner import run_protocol
@@ -274,7 +274,7 @@ def test_permuted_test_labels_change_no_choice(real_data, monkeypatch):
         for module in (node_classifier, task):
             monkeypatch.setattr(module, "data_of", lambda *_, changed=changed: changed)
         node_classifier.on_device.cache_clear()
-        found.append(run_job(job, "cpu", None))
+        found.append(train_cell(job, "cpu", None))
     node_classifier.on_device.cache_clear()
     for first, second in zip(*found, strict=True):
         assert {**first, "value": 0} == {**second, "value": 0}
@@ -311,7 +311,7 @@ def test_unknown_splits_are_refused(real_data):
     changes = SMALL | {"split": "sixth"}
     [job] = jobs_of(find_protocol("node-classification", "quick", None, ("relu",), changes), 0)
     with pytest.raises(ValueError, match="split must be one of 'random', 'given', 'public', 'fifth', got 'sixth'"):
-        run_job(job, "cpu", real_data)
+        train_cell(job, "cpu", real_data)
 
 
 @pytest.mark.parametrize("name", ["raw_features", "decay_all", "decay_first"])
@@ -319,7 +319,7 @@ def test_options_that_are_neither_true_nor_false_are_refused(real_data, name):
     changes = SMALL | {name: "maybe"}
     [job] = jobs_of(find_protocol("node-classification", "quick", None, ("relu",), changes), 0)
     with pytest.raises(TypeError, match=f"{name} must be true or false, got 'maybe'"):
-        run_job(job, "cpu", real_data)
+        train_cell(job, "cpu", real_data)
 
 
 def test_presets_name_what_they_read():

@@ -24,7 +24,7 @@ from graphact.guarantees.layers import (
     evaluate_with_error,
     get_branches,
     iterate_hops,
-    propagate_error,
+    propagate_rounding_error,
     read_model,
     read_signals,
     resolve_graph,
@@ -205,17 +205,17 @@ class Zonotope:
 
 
 def with_errors(forms: Zonotope, layers: Blocks, graph: Graph, error: Tensor | None = None) -> tuple[Zonotope, Tensor]:
-    """Propagate forms and their rounding errors ``(B, N, F)`` through all layers; see :func:`propagate_error`."""
+    """Propagate forms and their rounding errors ``(B, N, F)`` through all layers."""
     error = torch.zeros_like(forms.centre) if error is None else error
     for layer in layers:
         forms = forms.settle()
         if isinstance(layer, Sum):
             branches = [with_errors(forms, branch, graph, error) for branch in get_branches(layer)]
             sizes = torch.stack([branch.size for branch, _ in branches]).sum(0)
-            error = torch.stack([lost for _, lost in branches]).sum(0) + 2 * len(branches) * EPSILON * sizes
+            error = torch.stack([each for _, each in branches]).sum(0) + 2 * len(branches) * EPSILON * sizes
             forms = add_branches([branch for branch, _ in branches], forms)
         else:
-            error = propagate_error(layer, forms.size, error, graph, forms.generators.size(1))
+            error = propagate_rounding_error(layer, forms.size, error, graph, forms.generators.size(1))
             forms = propagate_forms(layer, forms, graph)
     return forms, error
 
@@ -274,16 +274,16 @@ def _certify(
 ) -> tuple[Tensor, ...]:
     """Return outputs, their bounds and, for a classifier, decisions and margins."""
     body, readout = split_readout(layers)
-    outputs, lost = evaluate_with_error(layers, x, graph)
+    outputs, rounding_error = evaluate_with_error(layers, x, graph)
     if kind == "classifier" and outputs.size(-1) == 1:
         raise ValueError("kind must be 'regressor' or 'auto' for a model with one output a node, got 'classifier'")
-    size, reach = outputs.abs().amax() + radius, radius * constants[0] + lost
+    size, reach = outputs.abs().amax() + radius, radius * constants[0] + rounding_error
     lower, upper = outputs - reach, outputs + reach
     if with_forms:
         features, error = with_errors(Zonotope.box(x, radius), body, graph)
         forms = features.read_out(readout)
         if readout is not None:
-            error = propagate_error(readout, features.size, error, graph, features.generators.size(1))
+            error = propagate_rounding_error(readout, features.size, error, graph, features.generators.size(1))
         error = error + 2 * features.generators.size(1) * EPSILON * forms.size
         width = forms.radius + error
         lower, upper = torch.fmax(lower, forms.centre - width), torch.fmin(upper, forms.centre + width)
@@ -293,7 +293,7 @@ def _certify(
     decisions = outputs.argmax(-1)
     chosen = decisions.unsqueeze(-1)
     apart = constants[1][torch.arange(graph.num_nodes), decisions]
-    margins = outputs.gather(-1, chosen) - outputs - radius * apart - error_of_differences(lost, chosen)
+    margins = outputs.gather(-1, chosen) - outputs - radius * apart - error_of_differences(rounding_error, chosen)
     if with_forms:
         margins = torch.fmax(
             margins, _margins(features, forms, readout, decisions) - error_of_differences(error, chosen)

@@ -306,22 +306,24 @@ def check_forward(module: nn.Module, layers: Blocks, graph: Graph, features: int
     generator, same = torch.Generator().manual_seed(features), in_float64(module)
     for scale in (1.0, 100.0, 1e-10):
         x = scale * torch.randn(graph.num_nodes, features, generator=generator, dtype=torch.float64)
-        expected, lost = evaluate_with_error(layers, x, graph)
+        expected, rounding_error = evaluate_with_error(layers, x, graph)
         try:
             actual = call_on_graph(same, x, graph)
         except (RuntimeError, TypeError, ValueError) as error:
             raise UnsupportedModelError("", f"the model cannot be called on this graph: {error}") from error
-        if actual.shape != expected.shape or not agree(actual, expected, lost):
+        if actual.shape != expected.shape or not agree(actual, expected, rounding_error):
             reason = "the model does not compute what its layers do; was a part replaced, or does one work in place "
             raise UnsupportedModelError("", reason + "(inplace=True) on values that another one reads?")
 
 
-def agree(actual: Tensor, expected: Tensor, lost: Tensor) -> bool:
+def agree(actual: Tensor, expected: Tensor, rounding_error: Tensor) -> bool:
     """Return True if two results agree up to rounding errors; numbers that overflow are ignored."""
     known = expected.isfinite() & actual.isfinite()
     size = expected[known].abs().amax() if known.any() else expected.new_zeros(())
-    lost = lost[known].nan_to_num(nan=0.0, posinf=torch.inf)  # infinity met zero: no allowance for rounding
-    return bool(((actual - expected)[known].abs() <= DEVIATION * size.clamp_min(1e-300) + 2 * lost).all())
+    rounding_error = rounding_error[known].nan_to_num(
+        nan=0.0, posinf=torch.inf
+    )  # infinity met zero: no allowance for rounding
+    return bool(((actual - expected)[known].abs() <= DEVIATION * size.clamp_min(1e-300) + 2 * rounding_error).all())
 
 
 def in_float64(module: nn.Module) -> nn.Module:
@@ -412,7 +414,7 @@ def evaluate_with_error(layers: Blocks, x: Tensor, graph: Graph, error: Tensor |
             x, error = (torch.stack(parts).sum(0) for parts in zip(*branches, strict=True))
             error = error + 2 * len(branches) * EPSILON * sum(values.abs() for values, _ in branches)
         else:
-            error = propagate_error(layer, x.abs(), error, graph)
+            error = propagate_rounding_error(layer, x.abs(), error, graph)
             x = evaluate((layer,), x, graph)
     return x, error
 
@@ -424,14 +426,17 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
     """
     graph = resolve_graph(layer, graph)
     degree = graph.incoming.max_degree + 1
-    longest = near.numel() + degree + near.size(-1)
+    num_operations = near.numel() + degree + near.size(-1)
     match layer:
         case Filter():
             matrix = abs(to_scipy(graph))
             total = through_weights(near, layer.taps[0].abs())
             for tap in layer.taps[1:]:
                 near = shift_by(matrix, near)
-                total, longest = total + through_weights(near, tap.abs()), longest + degree + near.size(-1)
+                total, num_operations = (
+                    total + through_weights(near, tap.abs()),
+                    num_operations + degree + near.size(-1),
+                )
         case Linear():
             total = through_weights(near, layer.weight.abs().T)
         case Pointwise():
@@ -440,14 +445,14 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
             slope = layer_norm_slope(layer.features, layer.epsilon)
             total = slope * near.amax(-1, keepdim=True).expand(*near.shape[:-1], layer.features)
             total = total if layer.weight is None else total * layer.weight.abs()
-            longest += 10 * layer.features
+            num_operations += 10 * layer.features
         case Sum():
             total = torch.zeros(())
             for branch in get_branches(layer):
                 value = near
                 for inner in branch:
                     value, steps = propagate_magnitude(inner, value, graph, hop_factor)
-                    longest += steps
+                    num_operations += steps
                 total = total + value
         case HopMixture():
             matrix = abs(to_scipy(graph))
@@ -458,8 +463,8 @@ def propagate_magnitude(layer: Block, near: Tensor, graph: Graph, hop_factor: fl
                 entries = near[..., 0, :].numel()
                 largest = hop.reduce_one(partial(OPERATIONS[layer.operation].move, layer, near), entries)
                 total = total + hop_factor * layer.weights[hop.number].abs() * largest
-                longest += 3 * (degree if hop.number == 0 else graph.num_nodes)
-    return total, longest
+                num_operations += 3 * (degree if hop.number == 0 else graph.num_nodes)
+    return total, num_operations
 
 
 def through_weights(near: Tensor, weight: Tensor) -> Tensor:
@@ -517,7 +522,7 @@ def largest_neighborhood(layer: HopMixture, graph: Graph) -> int:
     return own.num_nodes if layer.reads == "hops" and layer.hops > 1 else own.incoming.max_degree + 2
 
 
-def propagate_error(
+def propagate_rounding_error(
     layer: Block, size: Tensor, error: Tensor, graph: Graph, columns: int = 0, *, is_difference: bool = False
 ) -> Tensor:
     """Bound the rounding error after a layer, ``(..., N, F)``, whose inputs have a ``size`` and an ``error``.
@@ -559,17 +564,17 @@ def walk_errors(
             size, error = (torch.stack(parts).sum(0) for parts in zip(*branches, strict=True))
             error = error + 2 * len(branches) * EPSILON * size
         else:
-            error = propagate_error(layer, size, error, graph, is_difference=is_difference)
+            error = propagate_rounding_error(layer, size, error, graph, is_difference=is_difference)
             size = propagate_magnitude(layer, size, graph)[0] + (
                 0.0 if is_difference else size_at_zero(layer, size.size(-1), graph)
             )
     return size, error
 
 
-def propagate_through_rows(layer: Filter, errors: Tensor, graph: Graph) -> Tensor:
-    """Multiply errors ``(C, B, N, F)`` by the rows of a filter bank in magnitude, with an allowance for rounding."""
-    total = propagate_error(layer, errors, torch.zeros_like(errors), graph, is_difference=True)
-    size, sizes = graph.num_nodes * layer.taps.size(1), errors.flatten(2)
+def propagate_through_rows(layer: Filter, changes: Tensor, graph: Graph) -> Tensor:
+    """Multiply changes ``(C, B, N, F)`` by the rows of a filter bank in magnitude, with an allowance for rounding."""
+    total = propagate_rounding_error(layer, changes, torch.zeros_like(changes), graph, is_difference=True)
+    size, sizes = graph.num_nodes * layer.taps.size(1), changes.flatten(2)
     step = max(1, MAX_ENTRIES // (graph.num_nodes * max(layer.taps.shape[1:])))
     for first in range(0, size, step):  # as many inputs at once as fit into memory
         columns = torch.zeros(min(step, size - first), size, dtype=torch.float64)

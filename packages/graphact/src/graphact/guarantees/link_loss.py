@@ -18,10 +18,12 @@ from torch import Tensor
 
 from graphact.graph import Graph
 from graphact.guarantees.layers import EPSILON, Layers, evaluate, walk_errors, widths
-from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, GaussianKernel, OrderStatistic
+from graphact.guarantees.rules import MAX_ENTRIES
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
+from graphact.spec.reductions import KERNEL, MAX, MEDIAN, MIN
 
 MAX_WORK = 2_000_000_000  # values (sets, nodes in reach, signals, features of all layers): a minute or two
+ENUMERATED = {MAX, MIN, MEDIAN, KERNEL}  # with any other operation, losses are not tried and bounds are not exact
 MAX_REACHES = 10 * MAX_ENTRIES  # links times nodes, where sets have several links: 200 MB
 
 
@@ -94,19 +96,21 @@ def enumerate_losses(
         largest = largest.maximum(changes.amax(0))
         if (found := changes.amax(1).max().item()) > best:
             best, worst = found, links.ends[part[changes.amax(1).argmax()]]
-    _, lost = walk_errors(layers, x.abs().amax(0), torch.zeros_like(x[0]), graph)  # on any graph with fewer links
-    lost = 2 * lost.amax(-1)  # on two graphs
+    _, rounding_error = walk_errors(
+        layers, x.abs().amax(0), torch.zeros_like(x[0]), graph
+    )  # on any graph with fewer links
+    rounding_error = 2 * rounding_error.amax(-1)  # on two graphs
     if adds_up:  # that of 0 is subtracted from all others; then the sum itself
-        lost = 2 * len(x) * lost + len(x) * EPSILON * largest.clamp_min(0)
-    return torch.where(largest < 0, 0.0, largest + lost), worst
+        rounding_error = 2 * len(x) * rounding_error + len(x) * EPSILON * largest.clamp_min(0)
+    return torch.where(largest < 0, 0.0, largest + rounding_error), worst
 
 
-def has_known_layers(layers: Layers) -> bool:
-    """Return True if all layers are of the kinds that this module handles."""
+def is_enumerable(layers: Layers) -> bool:
+    """Return True if all layers are filters, linear maps, ReLU or activations of enumerated operations."""
     return all(
         type(layer) in (Filter, Linear)
         or (type(layer) is Pointwise and layer.function == "relu")
-        or (type(layer) is HopMixture and type(OPERATIONS[layer.operation]) in (OrderStatistic, GaussianKernel))
+        or (type(layer) is HopMixture and layer.operation in ENUMERATED)
         for layer in layers
     )
 

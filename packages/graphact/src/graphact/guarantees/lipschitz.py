@@ -53,7 +53,9 @@ Spend = Callable[[float], None]  # called with the number of operations before t
 MAX_NORM_WORK = 3e10  # products for the norms of single layers, some tens of seconds
 SPARSE = 10  # cost of a product of two entries of sparse matrices, in those of dense ones
 MAX_ROWS = 512  # of a power at once; as many as there are nodes in the worst case are then held for each
-MAX_COEFFICIENTS = MAX_ENTRIES  # of the forms of a layer that are held at once; above, they come in blocks
+MAX_COEFFICIENTS = (
+    MAX_ENTRIES  # of the forms of a layer that are held at once; above this limit affine forms are skipped
+)
 MAX_SIGNS = 8  # ReLUs of a node whose signs are all tried
 MAX_SIGN_WORK = 300_000_000  # coefficients times combinations of signs, some seconds
 IN_CACHE = 1 << 19  # numbers; larger tables take several times longer for each
@@ -120,9 +122,13 @@ def lipschitz_bound(module: nn.Module, graph: Graph) -> LipschitzBound:
     graph = check_graph("graph", graph).to("cpu", torch.float64)
     layers, features = read_model(module, graph)
     every = layer_constants(layers, features, graph, limit_work(MAX_NORM_WORK))
-    constants, lost = [unless_nan(norms, torch.inf).max().item() for norms in every], rounding(layers, features, graph)
+    constants = [unless_nan(norms, torch.inf).max().item() for norms in every]
+    rounding_error = rounding(layers, features, graph)
     outputs, uses_forms = tightest_norms(layers, features, graph, every)
-    per_node, composed = unless_nan(outputs + lost, torch.inf).amax(-1), math.prod(constants) + lost.max().item()
+    per_node, composed = (
+        unless_nan(outputs + rounding_error, torch.inf).amax(-1),
+        math.prod(constants) + rounding_error.max().item(),
+    )
     return LipschitzBound(
         value=per_node.max().item(),
         paper=paper_constant(layers, graph),
@@ -152,14 +158,14 @@ def rounding(layers: Blocks, features: int, graph: Graph) -> Tensor:
     Every number is a sum of products along paths through the network. Its error is at most the number of roundings on
     the longest path times epsilon times the sum of the magnitudes, which the layers bound by their coefficients without
     signs; after an activation forms and unknowns together are at most three times what it reads. Without graph and
-    fractions nothing is lost.
+    fractions nothing is rounded.
     """
-    total, longest = magnitudes(layers, features, graph, 3.0)
+    total, num_operations = magnitudes(layers, features, graph, 3.0)
     only_one = len(layers) < 2 and all(isinstance(layer, HopMixture | Pointwise) for layer in layers)
     is_local = all(isinstance(layer, Linear | Pointwise | Filter) and not layer.exchanges for layer in layers)
     is_whole = all((array % 1 == 0).all() for layer in layers for array in layer.arrays().values())
-    is_exact = only_one or (is_local and is_whole and bool(longest * total.max() < 2**52))
-    return 0 * total if is_exact else longest * torch.finfo(torch.float64).eps * total
+    is_exact = only_one or (is_local and is_whole and bool(num_operations * total.max() < 2**52))
+    return 0 * total if is_exact else num_operations * torch.finfo(torch.float64).eps * total
 
 
 def paper_constant(layers: Blocks, graph: Graph) -> float | None:
@@ -221,11 +227,11 @@ def magnitudes(layers: Blocks, features: int, graph: Graph, hop_factor: float = 
     Differentiable, where the arrays are. As long as all features of a node move alike, one column stands for them.
     """
     total = torch.ones(graph.num_nodes, 1, dtype=torch.float64)
-    longest, width = features * graph.num_nodes, features
+    num_operations, width = features * graph.num_nodes, features
     for layer, next_width in zip(layers, widths(layers, features), strict=True):
         total, steps = propagate_magnitude(layer, total, graph, hop_factor)
-        longest, width = longest + steps + graph.num_nodes * width + width, next_width
-    return total.expand(-1, width), longest
+        num_operations, width = num_operations + steps + graph.num_nodes * width + width, next_width
+    return total.expand(-1, width), num_operations
 
 
 def layer_constants(layers: Blocks, features: int, graph: Graph, spend: Spend = lambda _: None) -> list[Tensor]:
@@ -458,8 +464,8 @@ def slopes_tried(readout: Tensor, coefficients: int) -> int:
     """
     if readout.numel() == 0:
         return 0
-    most = int(math.log2(max(1, MAX_SIGN_WORK // max(1, coefficients * len(readout)))))
-    return min(most, MAX_SIGNS, int((readout != 0).sum(1).max()))
+    affordable = int(math.log2(max(1, MAX_SIGN_WORK // max(1, coefficients * len(readout)))))
+    return min(affordable, MAX_SIGNS, int((readout != 0).sum(1).max()))
 
 
 def read_out(forms: Tensor, readout: Tensor | None) -> Tensor:

@@ -226,7 +226,7 @@ class ClassifierAtSignal:
         # Lines around the values of a layer are off by no more than those are on their way to the outputs, on both
         # sides and for both signals; the outputs are off as well.
         self.sides = 4 * (count_nonlinear(self.layers) + 1)
-        self.lost = self.sides * evaluate_with_error(self.layers, x, self.graph)[1]
+        self.rounding_error = self.sides * evaluate_with_error(self.layers, x, self.graph)[1]
         self.error_per_radius = walk_errors(
             self.layers, torch.ones_like(x), torch.zeros_like(x), self.graph, is_difference=True
         )[1]
@@ -369,7 +369,7 @@ class ReceptiveField:
     def rounding_error(self, decision: Tensor) -> tuple[Tensor, Tensor]:
         """Bound the rounding errors of margins, ``(O,)``: at the signal, and for each unit of the radius."""
         node = self.nodes[self.centre]
-        fixed, each = self.network.lost[node], self.network.error_per_radius[node]
+        fixed, each = self.network.rounding_error[node], self.network.error_per_radius[node]
         if self.network.moving == "node":  # 0 where the outputs do not depend on what moves
             size = self.is_moving.double().unsqueeze(-1).expand(-1, self.steps[0].value.size(-1))
             own = tuple(step.layer for step in self.steps)

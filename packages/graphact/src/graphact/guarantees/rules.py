@@ -1,13 +1,15 @@
 r"""Rules of the guarantees: one for each operation on a neighbourhood and for each pointwise function.
 
-A function without a rule is refused, so a new one needs a rule here and nothing else. The rule of an operation f gets
-the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes ``(n,)``, where d may be 0:
+A function without a rule is refused. A new operation needs a rule here, its rounding terms (``size_at_zero`` and
+``propagate_rounding_error`` in layers.py, ``propagate_change`` in topology.py) and, unless it is a MonotoneMean,
+``max_change``. Losses of links are tried only if it is in ``ENUMERATED`` of link_loss.py. The rule of an operation f
+gets the activation, values at all nodes, and the neighbours ``(n, d)`` of the nodes ``(n,)``, where d may be 0:
 
 - ``constants``: the Lipschitz constants that a hop adds, ``(n, F)``; ``rows`` are those of S^k.
 - ``differences``: forms ``(M, n, F)`` of differences of f, and the largest deviation from them, ``(n, F)``.
 - ``enclose``: centre, generators and slack of f of forms without slack.
 - ``move``: the largest change of f when values change by at most ``(..., N, F)``; never above ``max_change``.
-- ``loss``: the largest change of f when up to ``lost`` neighbours vanish and values stay.
+- ``loss``: the largest change of f when up to ``num_lost`` neighbours vanish and values stay.
 
 The proofs are in docs/guarantees.md.
 """
@@ -62,9 +64,9 @@ class NonExpansive:
         middle = near.mean(2) if table.size(-1) else near.sum(2)
         return middle, largest((near - middle.unsqueeze(2)).abs().sum(0))
 
-    def move(self, _layer: HopMixture, errors: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
+    def move(self, _layer: HopMixture, changes: Tensor, _nodes: Tensor, table: Tensor) -> Tensor:
         """Return the largest change of a neighbour."""
-        return largest(gather(errors, table))
+        return largest(gather(changes, table))
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class MonotoneMean(NonExpansive):
         return self.operation(values[..., :1, :], values, layer.parameters)
 
     def loss(
-        self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
+        self, layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, num_lost: int
     ) -> Tensor:
         """Compare with f of what remains: at worst the lowest or the highest values are lost.
 
@@ -115,14 +117,14 @@ class MonotoneMean(NonExpansive):
         """
         low, high = (gather(values, table).sort(-2).values for values in (centre - radius, centre + radius))
         change, count = torch.zeros_like(low.sum(-2)), low.size(-2)
-        if lost == 0:
+        if num_lost == 0:
             return change
         before_low, before_high = self.select(layer, low), self.select(layer, high)
-        for fewer in range(1, min(lost, count - 1) + 1):
+        for fewer in range(1, min(num_lost, count - 1) + 1):
             after_low = self.select(layer, low[..., : count - fewer, :])
             after_high = self.select(layer, high[..., fewer:, :])
             change = torch.maximum(change, torch.maximum(after_high - before_low, before_high - after_low))
-        if lost == count and not layer.closed:
+        if num_lost == count and not layer.closed:
             change = torch.maximum(change, torch.maximum(before_low.abs(), before_high.abs()))
         return change
 
@@ -184,11 +186,11 @@ class StandardDeviation(NonExpansive):
         return (low + high) / 2, unknown, (high - low) / 2
 
     def loss(
-        self, _layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, lost: int
+        self, _layer: HopMixture, centre: Tensor, radius: Tensor, _nodes: Tensor, table: Tensor, num_lost: int
     ) -> Tensor:
         """Use that it is at most half the range of the values, with or without the lost ones."""
         low, high = (gather(values, table) for values in (centre - radius, centre + radius))
-        if lost == 0 or table.size(-1) == 0:
+        if num_lost == 0 or table.size(-1) == 0:
             return torch.zeros_like(low.sum(-2))
         return (high.amax(-2) - low.amin(-2)) / 2
 
@@ -236,20 +238,20 @@ class GaussianKernel:
             torch.where(straight, bent_half, half),
         )
 
-    def move(self, layer: HopMixture, errors: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
+    def move(self, layer: HopMixture, changes: Tensor, nodes: Tensor, table: Tensor) -> Tensor:
         """Return the slope times the change of the offsets."""
-        apart = gather(errors, table) + gather(errors, nodes).unsqueeze(-2)
+        apart = gather(changes, table) + gather(changes, nodes).unsqueeze(-2)
         return MAX_GAUSSIAN_SLOPE / get_gamma(layer) * safe_sqrt(apart.square().sum(-2))
 
     def loss(
-        self, layer: HopMixture, centre: Tensor, radius: Tensor, nodes: Tensor, table: Tensor, lost: int
+        self, layer: HopMixture, centre: Tensor, radius: Tensor, nodes: Tensor, table: Tensor, num_lost: int
     ) -> Tensor:
         """Use the largest factor that the lost neighbours can have contributed."""
         offset = (gather(centre, table) - gather(centre, nodes).unsqueeze(-2)).abs()
         loose = gather(radius, table) + gather(radius, nodes).unsqueeze(-2)
         near, far = (offset - loose).clamp_min(0).square(), (offset + loose).square()
-        least_left = near.topk(near.size(-2) - lost, -2, largest=False).values.sum(-2)
-        most_lost = far.topk(lost, -2).values.sum(-2)
+        least_left = near.topk(near.size(-2) - num_lost, -2, largest=False).values.sum(-2)
+        most_lost = far.topk(num_lost, -2).values.sum(-2)
         width = 2 * get_gamma(layer) ** 2
         return torch.exp(-least_left / width) * -torch.expm1(-most_lost / width)
 

@@ -18,7 +18,7 @@ from graphact.guarantees.layers import (
     KnownLayer,
     Layers,
     iterate_hops,
-    propagate_error,
+    propagate_rounding_error,
     propagate_through_rows,
     read_own,
     read_signals,
@@ -28,7 +28,7 @@ from graphact.guarantees.layers import (
 from graphact.guarantees.link_loss import (
     LinkList,
     enumerate_losses,
-    has_known_layers,
+    is_enumerable,
     is_linear,
 )
 from graphact.guarantees.lipschitz import form_sizes, unless_nan
@@ -36,24 +36,24 @@ from graphact.guarantees.rules import MAX_ENTRIES, OPERATIONS, find_rule, gather
 from graphact.spec import Filter, HopMixture, Linear, Pointwise
 from graphact.spec.reductions import KERNEL, LOG_MEAN_EXP
 
-MAX_NUMBERS = 5 * MAX_ENTRIES  # of errors, or of the forms of a box, held together: 800 MB
+MAX_NUMBERS = 5 * MAX_ENTRIES  # of changes, or of the forms of a box, held together: 800 MB
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorSources:
-    """The causes of errors in a perturbed graph, C of them."""
+class ChangeSources:
+    """The causes of changes in a perturbed graph, C of them."""
 
     magnitudes: Tensor  # of S, (N, N)
     count: int  # the number C
-    most: int  # how many of them act together
+    max_active: int  # how many of them act together
     losing: Tensor | None  # which source takes a neighbour from which node, (C, N)
     added: Callable[[Tensor, Tensor], Tensor]  # S' - S times the rest of earlier shifts, and times values
     widest: Graph  # with no entry smaller in magnitude than that of any S'
     changing: Tensor  # the nodes whose outputs can change at all, (N,)
 
-    def total(self, errors: Tensor) -> Tensor:
-        """Add up the errors ``(C, B, N, F)`` of the worst sources to ``(B, N, F)``."""
-        return errors.topk(min(self.most, self.count), dim=0).values.sum(0)
+    def total(self, changes: Tensor) -> Tensor:
+        """Add up the changes ``(C, B, N, F)`` of the worst sources to ``(B, N, F)``."""
+        return changes.topk(min(self.max_active, self.count), dim=0).values.sum(0)
 
     def acting_on(self, rest: Tensor, values: Tensor) -> Tensor:
         """Return the error of a perturbed shift: S' times the rest ``(C, B, N, F)``, and S' - S times the values."""
@@ -81,7 +81,7 @@ class EdgeNoise:
     def __post_init__(self) -> None:
         check_positive("norm", self.norm)
 
-    def error_sources(self, graph: Graph) -> ErrorSources:
+    def change_sources(self, graph: Graph) -> ChangeSources:
         """Treat the noise as one source: a row of E can put all of its norm on the entry that matters most."""
         entries = adjacency_mask(graph).unsqueeze(-1)
 
@@ -90,7 +90,7 @@ class EdgeNoise:
 
         edge_index, weight = graph.to_edge_index()
         widest = Graph.from_edge_index(edge_index, weight.abs() + self.norm, graph.num_nodes)
-        return ErrorSources(graph.to_dense().abs(), 1, 1, None, added, widest, entries.any((1, 2)))
+        return ChangeSources(graph.to_dense().abs(), 1, 1, None, added, widest, entries.any((1, 2)))
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """Draw a random graph: the changes of each row add up to the norm."""
@@ -125,7 +125,7 @@ class LostLinks:
     def __post_init__(self) -> None:
         check_integer("count", self.count, minimum=1)
 
-    def error_sources(self, graph: Graph) -> ErrorSources:
+    def change_sources(self, graph: Graph) -> ChangeSources:
         """Treat every link as a source: a pair of nodes of which at least one reads the other."""
         entries = adjacency_mask(graph)
         links = LinkList(graph).ends.T
@@ -141,7 +141,7 @@ class LostLinks:
             return missed
 
         changing = entries.clone().fill_diagonal_(False).any(1)
-        return ErrorSources(magnitudes, count, self.count, ends, added, graph, changing)
+        return ChangeSources(magnitudes, count, self.count, ends, added, graph, changing)
 
     def draw(self, graph: Graph, generator: torch.Generator | None = None) -> Graph:
         """Draw a random graph."""
@@ -205,7 +205,8 @@ def topology_bound(
     are; the graph is not normalised again.
 
     Lost links are tried, set by set, as long as there are few: then the result is ``exact``. That is possible for given
-    signals, and for all signals where the module is linear. Sets that no node notices as a whole need not be tried.
+    signals with filters, linear maps, ReLU, max, min, median and kernel alone, and for all signals where the module is
+    linear. Sets that no node notices as a whole need not be tried.
     Otherwise bounds are propagated from layer to layer, for at most 100 million numbers together: links, or nodes,
     times nodes times features for given signals, and the square of nodes times features for all signals.
 
@@ -217,8 +218,8 @@ def topology_bound(
     perturbed graph) and for other norms.
 
     Args:
-        module: a GCNN, an FIR, a filter bank, an activation, or another module that describes itself, without residual
-            blocks and norms over features.
+        module: a GCNN, an FIR, a GraphFilter, an activation, or another module that describes itself, without adaptive
+            filter banks, scaling, residual blocks and norms over features.
         graph: the graph that the module was made for.
         perturbation: :class:`EdgeNoise` (S + E with a norm-bounded E) or :class:`LostLinks` (any that many links).
         x: signals; None for all signals up to ``magnitude``.
@@ -252,7 +253,7 @@ def topology_bound(
     limit = None if trials is None else check_integer("trials", trials, minimum=0)
     magnitude, graph = check_positive("magnitude", magnitude), graph.to("cpu", torch.float64)
     x = None if x is None else read_signals(x)
-    if isinstance(perturbation, LostLinks) and has_known_layers(layers) and limit != 0:
+    if isinstance(perturbation, LostLinks) and is_enumerable(layers) and limit != 0:
         tried = _try_losses(layers, features, graph, perturbation.count, x, magnitude, limit)
         if tried is not None and tried[0].isfinite().all():  # where numbers overflow nothing was found out
             per_node, worst = tried
@@ -262,27 +263,27 @@ def topology_bound(
         forms = Zonotope.box(torch.zeros(1, graph.num_nodes, features, dtype=torch.float64), magnitude)
     else:
         forms = Zonotope.point(x)
-    sources = perturbation.error_sources(graph)
+    sources = perturbation.change_sources(graph)
     width = max([features, *widths(layers, features)])
     step = max(1, MAX_ENTRIES // max(1, sources.count * graph.num_nodes * width))
     parts = zip(*(tensor.split(step) for tensor in (forms.centre, forms.generators, forms.slack)), strict=True)
-    per_node = torch.stack([_largest_errors(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
+    per_node = torch.stack([_largest_changes(layers, graph, sources, Zonotope(*part)) for part in parts]).amax(0)
     per_node = unless_nan(per_node, torch.inf)  # where numbers overflow nothing is known
     return TopologyBound(per_node.max().item(), per_node, perturbation)
 
 
 def _check_size(layers: Layers, features: int, graph: Graph, perturbation: Perturbation, is_box: bool) -> None:
-    """Raise before memory ends: errors are held for every link and node, forms of a box for every input."""
+    """Raise before memory ends: changes are held for every link and node, forms of a box for every input."""
     kept = len(LinkList(graph)) if isinstance(perturbation, LostLinks) else 1
-    errors = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
+    changes = max(kept, graph.num_nodes) * graph.num_nodes * max([features, *widths(layers, features)])
     forms = max((size for _, size in form_sizes(layers, features, graph)), default=1) if is_box else 0
-    if max(errors, forms) > MAX_NUMBERS:
+    if max(changes, forms) > MAX_NUMBERS:
         way_out = "give signals x" if forms > MAX_NUMBERS else "take fewer features or nodes"
         if isinstance(perturbation, LostLinks):
             way_out += ", or let more sets of few links be tried (trials)"
         raise ValueError(
             f"graph must be smaller for bounds that pass from layer to layer: with {graph.num_nodes} nodes they need "
-            f"{max(errors, forms):.2g} numbers together, and {MAX_NUMBERS:.2g} are possible; {way_out}"
+            f"{max(changes, forms):.2g} numbers together, and {MAX_NUMBERS:.2g} are possible; {way_out}"
         )
 
 
@@ -304,73 +305,77 @@ def _try_losses(
     return enumerate_losses(layers, graph, signals, count, limit, adds_up=True)
 
 
-def _largest_errors(layers: Layers, graph: Graph, sources: ErrorSources, forms: Zonotope) -> Tensor:
+def _largest_changes(layers: Layers, graph: Graph, sources: ChangeSources, forms: Zonotope) -> Tensor:
     """Bound the change at each node over a batch of signals.
 
     The computed values are those of a network that adds to each shift and each layer what rounding does: for it the
-    changes are bounded. Its outputs differ from the true ones by what propagate_error says, on S and on S'.
+    changes are bounded. Its outputs differ from the true ones by what propagate_rounding_error says, on S and on S'.
     """
-    lost, errors = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
+    rounding_error, changes = torch.zeros_like(forms.centre), forms.centre.new_zeros(sources.count, *forms.centre.shape)
     _, readout = split_readout(layers)
     for layer in layers:
         forms = forms if layer is readout else forms.settle()
-        errors = propagate_change(layer, errors, forms, graph, sources)
-        lost = propagate_error(layer, forms.size, lost, sources.widest, forms.generators.size(1))
+        changes = propagate_change(layer, changes, forms, graph, sources)
+        rounding_error = propagate_rounding_error(
+            layer, forms.size, rounding_error, sources.widest, forms.generators.size(1)
+        )
         forms = propagate_forms(layer, forms, graph)
     changing = sources.changing & any(layer.exchanges for layer in layers)
-    return (sources.total(errors) + torch.where(changing.unsqueeze(-1), 2 * lost, 0.0)).amax((0, -1))
+    return (sources.total(changes) + torch.where(changing.unsqueeze(-1), 2 * rounding_error, 0.0)).amax((0, -1))
 
 
-def propagate_change(layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources) -> Tensor:
-    """Return the errors ``(C, B, N, F)`` after a layer, with an allowance for rounding."""
-    nodes, features = errors.shape[-2:]
-    terms = nodes * features + sources.most + 10
-    terms += layer.exchanges * (2 * nodes + forms.generators.size(1) + sources.most + features + 10)
+def propagate_change(
+    layer: KnownLayer, changes: Tensor, forms: Zonotope, graph: Graph, sources: ChangeSources
+) -> Tensor:
+    """Return the changes ``(C, B, N, F)`` after a layer, with an allowance for rounding."""
+    nodes, features = changes.shape[-2:]
+    terms = nodes * features + sources.max_active + 10
+    terms += layer.exchanges * (2 * nodes + forms.generators.size(1) + sources.max_active + features + 10)
     if isinstance(layer, HopMixture) and layer.operation is KERNEL:
         terms += 1000  # exponentials of numbers down to -745
-    return (1 + terms * EPSILON) * _propagate_change(layer, errors, forms, graph, sources)
+    return (1 + terms * EPSILON) * _propagate_change(layer, changes, forms, graph, sources)
 
 
 def _propagate_change(
-    layer: KnownLayer, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
+    layer: KnownLayer, changes: Tensor, forms: Zonotope, graph: Graph, sources: ChangeSources
 ) -> Tensor:
-    """Return the errors after a layer without the rounding of sums."""
+    """Return the changes after a layer without the rounding of sums."""
     match layer:
         case Filter():  # the rows of the bank in magnitude, and what the perturbed shifts add
-            total = propagate_through_rows(layer, errors, graph)
-            rests = (rest for _, rest in shifted(errors, forms, layer.exchanges, graph, sources))
+            total = propagate_through_rows(layer, changes, graph)
+            rests = (rest for _, rest in shifted(changes, forms, layer.exchanges, graph, sources))
             for tap, rest in zip(layer.taps[1:], rests, strict=True):
                 total = total + rest @ tap.abs()
             return total
         case Linear():
-            return errors @ layer.weight.abs().T
+            return changes @ layer.weight.abs().T
         case Pointwise():
-            return find_rule(layer).steepest * errors
+            return find_rule(layer).steepest * changes
         case HopMixture():
-            return propagate_change_hops(layer, errors, forms, graph, sources)
+            return propagate_change_hops(layer, changes, forms, graph, sources)
 
 
 def propagate_change_hops(
-    layer: HopMixture, errors: Tensor, forms: Zonotope, graph: Graph, sources: ErrorSources
+    layer: HopMixture, changes: Tensor, forms: Zonotope, graph: Graph, sources: ChangeSources
 ) -> Tensor:
     """Let the values move first, then let neighbours vanish."""
     rule, losing = OPERATIONS[layer.operation], sources.losing
-    total = layer.beta.abs() * errors
-    moves = [errors] * layer.hops
+    total = layer.beta.abs() * changes
+    moves = [changes] * layer.hops
     if layer.reads != "hops":
-        later = shifted(errors, forms, layer.shifts[-1], graph, sources)
+        later = shifted(changes, forms, layer.shifts[-1], graph, sources)
         moves = [*moves[: layer.hops - layer.shifts[-1]], *(passed + rest for passed, rest in later)]
     for hop in iterate_hops(layer, graph, forms.centre, forms.generators):
         centre, generators = hop.signals
-        entries = errors.size(0) * centre.size(0) * centre.size(-1)
+        entries = changes.size(0) * centre.size(0) * centre.size(-1)
         change = hop.reduce_one(partial(rule.move, layer, moves[hop.number]), entries).clamp_max(rule.max_change)
         if losing is not None:
             several = layer.reads == "hops" and hop.number > 0  # a link may be the way to all neighbours
-            most = None if several else sources.most
+            max_lost = None if several else sources.max_active
             radius = generators.abs().sum(1)
             size = centre.abs() + radius + _fixed_size(layer, graph.num_nodes)
             radius = radius + 6 * (graph.num_nodes + generators.size(1) + 10) * EPSILON * size
-            share = partial(_share_of_loss, layer, centre, radius, most)
+            share = partial(_share_of_loss, layer, centre, radius, max_lost)
             affected = torch.ones_like(losing) if several else losing
             change = change + affected[:, None, :, None] * hop.reduce_one(share, entries)
         total = total + layer.weights[hop.number].abs() * change
@@ -378,33 +383,33 @@ def propagate_change_hops(
 
 
 def shifted(
-    errors: Tensor, forms: Zonotope, hops: int, graph: Graph, sources: ErrorSources
+    changes: Tensor, forms: Zonotope, hops: int, graph: Graph, sources: ChangeSources
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield for k = 1..hops :math:`|S^k| e` and a bound on :math:`|r_k|`; the forms must have no slack."""
     matrix, power = graph.to_dense(), torch.eye(graph.num_nodes, dtype=torch.float64)
-    sizes, lost = power, 2 * (graph.num_nodes + 2) * EPSILON  # by each product, of the powers without signs
-    rest, passed = torch.zeros_like(errors), errors
+    sizes, rounding = power, 2 * (graph.num_nodes + 2) * EPSILON  # by each product, of the powers without signs
+    rest, passed = torch.zeros_like(changes), changes
     for hop in range(1, hops + 1):
         rest = sources.acting_on(rest, forms.centre.abs() + forms.radius + sources.total(passed))
         power, sizes = matrix @ power, matrix.abs() @ sizes
-        passed = (power.abs() + hop * lost * sizes) @ errors
+        passed = (power.abs() + hop * rounding * sizes) @ changes
         yield passed, rest
         forms = Zonotope(shift(forms.centre, graph), shift(forms.generators, graph), forms.slack)
 
 
-def _fixed_size(layer: HopMixture, most: int) -> float:
+def _fixed_size(layer: HopMixture, num_values: int) -> float:
     """Return the magnitudes that an operation rounds beside the values that it reads."""
-    return layer.parameters["temperature"] * (1 + math.log(most)) if layer.operation is LOG_MEAN_EXP else 0.0
+    return layer.parameters["temperature"] * (1 + math.log(num_values)) if layer.operation is LOG_MEAN_EXP else 0.0
 
 
 def _share_of_loss(
-    layer: HopMixture, centre: Tensor, radius: Tensor, most: int | None, nodes: Tensor, table: Tensor
+    layer: HopMixture, centre: Tensor, radius: Tensor, max_lost: int | None, nodes: Tensor, table: Tensor
 ) -> Tensor:
     """Divide any loss of neighbours among the lost links.
 
-    One lost link takes one neighbour: the largest change by t lost ones, up to ``most``, divided by t; or all of them.
+    One lost link takes one neighbour: the largest change by t <= ``max_lost`` lost ones, divided by t; or all of them.
     """
     degree = table.size(-1)
     loss = partial(OPERATIONS[layer.operation].loss, layer, centre, radius, nodes, table)
-    shares = [loss(degree)] if most is None else [loss(lost) / lost for lost in range(1, min(most, degree) + 1)]
+    shares = [loss(degree)] if max_lost is None else [loss(num) / num for num in range(1, min(max_lost, degree) + 1)]
     return torch.stack([torch.zeros_like(gather(centre, nodes)), *shares]).amax(0)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from graphact._checks import check_choice, check_integer, check_positive, check_probability
-from graphact_lab.descriptions import FAULTY_SENSORS, FAULTY_SENSORS_PRESETS
+from graphact_lab.descriptions import BENCHMARK_PRESETS, FAULTY_SENSORS
 from graphact_lab.protocols import changed_settings, file_key
 
 NAME = FAULTY_SENSORS
@@ -144,6 +144,6 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> [job.title for job in find_settings("full", ("bank-median", "max-ga")).jobs]
         ['bank-median, 2 rounds', 'bank-median, 3 rounds', 'max-ga, 3 rounds']
     """
-    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, FAULTY_SENSORS_PRESETS)]
+    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, BENCHMARK_PRESETS)]
     made: FaultySensors = changed_settings(found, methods, changes, CHANGED)
     return made

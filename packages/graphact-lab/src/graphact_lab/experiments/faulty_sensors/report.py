@@ -33,8 +33,8 @@ at each share. Errors are root mean squares in kelvin over the origins, {epochs}
 Holm's over the table."""
 
 
-def own_rows(rows: Sequence[Row], method: str, rounds: int) -> list[Row]:
-    """The rows of a method in a number of rounds."""
+def rows_of_method(rows: Sequence[Row], method: str, rounds: int) -> list[Row]:
+    """Return the rows of a method with a number of rounds."""
     return [dict(row) for row in choose(rows, method=method, rounds=rounds)]
 
 
@@ -58,7 +58,7 @@ def error_table(rows: Sequence[Row]) -> str:
     methods = dict.fromkeys((row["kind"], row["method"], row["rounds"]) for row in rows)
     lines = []
     for kind, method, rounds in sorted(methods, key=lambda key: (key[0] == "model", key[2])):
-        own = own_rows(rows, method, rounds)
+        own = rows_of_method(rows, method, rounds)
         cells: list[str] = [LABELS.get(method) or method, str(rounds)]
         cells += ["" if kind == "baseline" else str(own[0]["parameters"]), f"{error(own, 'none', 'healthy'):.2f}"]
         cells.append(f"{fmean(row['value'] for row in averaged(own, 'value')):.2f}")
@@ -72,7 +72,7 @@ def share_table(rows: Sequence[Row]) -> str:
     shares = sorted({row["condition"]["share"] for row in rows} - {0.0})
     lines = []
     for method, rounds in dict.fromkeys((row["method"], row["rounds"]) for row in rows):
-        own = own_rows(rows, method, rounds)
+        own = rows_of_method(rows, method, rounds)
         cells: list[str] = [LABELS.get(method) or method, str(rounds)]
         for share in shares:
             pair = [
@@ -89,7 +89,7 @@ def differences(rows: Sequence[Row], overlap: float) -> dict[tuple[str, int, str
     found = {}
     for method, rounds in dict.fromkeys((row["method"], row["rounds"]) for row in models):
         for part in ("value", "healthy", "faulty"):
-            pair = [averaged(own_rows(models, name, rounds), part) for name in (method, REFERENCE)]
+            pair = [averaged(rows_of_method(models, name, rounds), part) for name in (method, REFERENCE)]
             if method != REFERENCE and pair[1]:
                 found[method, rounds, part] = difference(*pair, overlap=overlap)
     return found

@@ -75,7 +75,7 @@ EXPERIMENT = Experiment(
     measure=Measure("accuracy", "Test accuracy (%)", 1, True, " %", (0.0, 100.0)),
     protocols=(GIN, QUICK),
     default_protocol="gin",
-    run_job=Imported("graphact_lab.experiments.graph_classification.task:run_job"),
+    train_cell=Imported("graphact_lab.experiments.graph_classification.task:train_cell"),
     dataset="tu",
     make_tables=partial(
         Imported("graphact_lab.report.sections:optimistic"),

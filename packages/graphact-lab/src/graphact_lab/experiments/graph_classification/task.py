@@ -82,7 +82,7 @@ def train_trials(
     return FleetResult.joined(results), torch.cat(curves)
 
 
-def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
+def train_cell(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Return the rows of an activation on one set: nested selection, and apart from it the optimistic protocol."""
     data = data_of(job.condition["dataset"], directory)
 

@@ -187,7 +187,7 @@ EXPERIMENT = Experiment(
     measure=Measure("accuracy", "Test score (%)", 1, True, " %", (0.0, 100.0)),
     protocols=(GCN, PUBLIC, KIPF, DIGRAF_SPLIT, DIGRAF_GCNN, *BACKBONES, NARROW, PLAIN, RESIDUAL, *TUNED, QUICK),
     default_protocol="gcn",
-    run_job=Imported("graphact_lab.experiments.node_classification.task:run_job"),
+    train_cell=Imported("graphact_lab.experiments.node_classification.task:train_cell"),
     datasets=lambda protocol: sorted({NODE_SETS[one["dataset"]] for one in protocol.conditions}),
     make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, alone=("public", "kipf")),
     variation=Variation("dataset", levels=tuple(OVERLAP)),

@@ -10,7 +10,7 @@ from graphact_lab.protocols import TrainingJob
 from graphact_lab.selection import TrainingTrial, nested_rows
 
 
-def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
+def train_cell(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Choose the settings of an activation on one graph and report with them: the rows of its reported splits."""
     data = data_of(job, directory)
 

@@ -59,7 +59,7 @@ EXPERIMENT = Experiment(
     measure=Measure("accuracy", "Test accuracy (%)", 1, True, " %", (0.0, 100.0)),
     protocols=(CORA, replace(CORA, name="citeseer"), QUICK),
     default_protocol="cora",
-    run_job=Imported("graphact_lab.experiments.robustness.task:run_job"),
+    train_cell=Imported("graphact_lab.experiments.robustness.task:train_cell"),
     dataset="planetoid",
     make_tables=partial(Imported("graphact_lab.report.sections:benchmark"), overlaps=OVERLAP, levels=LEVELS),
     variation=Variation("perturbation"),

@@ -168,7 +168,7 @@ def own_attack(
     return attack(model, x, edge_index, data.y.to(device), nodes, budget, seed=seed, **limits)
 
 
-def run_job(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
+def train_cell(job: TrainingJob, device: str, directory: Path | None) -> list[dict[str, Any]]:
     """Train one activation on all splits and perturb what it reads: a row for each split and perturbation."""
     data = data_of(job, directory)
     if not isinstance(data.x, SparseFeatures):

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from graphact._checks import check_choice, check_integer, check_positive
-from graphact_lab.descriptions import ROUNDS, ROUNDS_PRESETS
+from graphact_lab.descriptions import BENCHMARK_PRESETS, ROUNDS
 from graphact_lab.protocols import changed_settings, file_key
 
 NAME = ROUNDS
@@ -114,8 +114,8 @@ class Rounds:
 def orders_of(method: str, rounds: int) -> list[int]:
     """Return the filter orders of the layers of a network that spends all rounds; empty if its layers cannot.
 
-    A round goes to each layer of a pointwise network or of a bank. An activation of neighbourhoods needs more for a
-    layer; where a filter of order 1 before each leaves rounds over, filters have order 0 and exchange nothing.
+    A layer costs K rounds for its filter of order K, plus those of its activation: 0 if pointwise, 1 localized, 2
+    graph-adaptive. K is 1 if the cost of a layer then divides the rounds, else 0. A bank's round is that of its filter.
     """
     each, _ = ACTIVATIONS.get(method, (1, {}))
     for order in (1, 0):
@@ -161,6 +161,6 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> [job.title for job in find_settings("full", ("gelu",), {"rounds": "4", "sources": "unseen"}).jobs]
         ['gelu, 4 rounds, unseen sources']
     """
-    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, ROUNDS_PRESETS)]
+    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, BENCHMARK_PRESETS)]
     made: Rounds = changed_settings(found, methods, changes, CHANGED)
     return made

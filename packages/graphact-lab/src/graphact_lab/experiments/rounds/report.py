@@ -24,12 +24,12 @@ from graphact_lab.experiments.rounds.experiment import (
     POINTWISE,
     QUICK,
     WITHOUT_SHIFT,
+    orders_of,
 )
-from graphact_lab.experiments.rounds.layer_note import layer_note
 from graphact_lab.figures import FAINT, GREY, INK, house_style, new_sheet, settle, to_png
 from graphact_lab.statistics import MIN_UNITS, Estimate, estimate
 from graphact_lab.store import Row
-from graphact_lab.style import STYLES
+from graphact_lab.style import STYLES, Variant
 
 NAMES = {
     "bank-max": "bank, max",
@@ -51,6 +51,7 @@ COLUMNS = {"random": "seen", "unseen": "unseen"}
 SOURCES = {"random": "seen sources", "unseen": "unseen sources"}
 BANK, RIVAL, OTHER = "#0072b2", INK, GREY  # colours of banks, pointwise networks, all others
 CHANCE = 25.0
+LAYERS_NOTE = "Layers: in brackets the order of their filters; a filter of order 0 shifts nothing."
 
 
 class RoundsResults:
@@ -60,19 +61,20 @@ class RoundsResults:
         self.rows = list(rows)
         self.rounds = sorted({row["rounds"] for row in rows if row["kind"] == "model"})
         self.sources = [part for part in PARTS if any(row["sources"] == part for row in rows)]
-        order = [*POINTWISE, *STYLES, *NAMES]
+        order = {name: rank for rank, name in enumerate(dict.fromkeys((*POINTWISE, *STYLES, *NAMES)))}
         methods = {row["method"] for row in rows if row["kind"] == "model"}
         self.methods = sorted(
-            methods, key=lambda method: (method in BANKS, method in WITHOUT_SHIFT, order.index(method))
+            methods,
+            key=lambda name: (name in BANKS, name in WITHOUT_SHIFT, order.get(name, len(order)), name),
         )
 
-    def by_graph(self, method: str, rounds: int, sources: str, key: str = "value") -> dict[int, float]:
-        """Return the mean of each graph; empty where nothing was run."""
+    def by_graph(self, method: str, rounds: int, sources: str, key: str = "value") -> dict[Any, float]:
+        """Return the mean of each graph, by seed and number; empty where nothing was run."""
         wanted = (method, rounds, sources)
-        found: dict[int, list[float]] = {}
+        found: dict[Any, list[float]] = {}
         for row in self.rows:
             if (row["method"], row["rounds"], row["sources"]) == wanted:
-                found.setdefault(row["graph"], []).append(row[key])
+                found.setdefault((row["seed"], row["graph"]), []).append(row[key])
         return {graph: fmean(values) for graph, values in found.items()}
 
     def mean(self, method: str, rounds: int, sources: str) -> float | None:
@@ -119,7 +121,7 @@ class RoundsResults:
 
 def label(method: str) -> str:
     """Return the name of a method in a table."""
-    return NAMES.get(method) or STYLES[method].short
+    return NAMES.get(method) or Variant(method, None).label
 
 
 def message(results: RoundsResults) -> str:
@@ -140,7 +142,7 @@ def message(results: RoundsResults) -> str:
         said.append(
             f"{'It' if said else subject} is right in {mean:.0f} % with {SOURCES[sources]}, {abs(gain.mean):.1f} ± "
             f"{gain.margin:.1f} points {more} than the best pointwise network ({label(rival)})"
-            f"{'.' if gain.is_certain else ', which is not significant.'}"
+            f"{'.' if gain.is_certain else '; the unadjusted 95 % interval contains 0.'}"
         )
     if not said:
         return f"Fewer than {MIN_UNITS} graphs were run, too few for an interval."
@@ -148,14 +150,15 @@ def message(results: RoundsResults) -> str:
 
 
 def lines_of(results: RoundsResults) -> list[list[str]]:
-    """Return header and lines of the table: accuracy, and the gain with its interval."""
+    """Return header and lines of the table: layers with the order of filters, accuracy, the gain with its interval."""
     columns = [(rounds, sources) for sources in results.sources for rounds in results.rounds]
-    header = ["network"]
+    header = ["network", "layers"]
     for rounds, sources in columns:
         header += [f"{COLUMNS[sources]}, {rounds} rounds" if len(results.rounds) > 1 else COLUMNS[sources], "gain"]
     lines = [header]
     for method in results.methods:
-        line = [label(method)]
+        layers = [orders for rounds in results.rounds if (orders := orders_of(method, rounds))]
+        line = [label(method), ", ".join(f"{len(orders)} ({orders[0]})" for orders in layers)]
         for place in columns:
             mean, gain = results.mean(method, *place), results.gain(method, *place)
             is_rival = results.rivals.get(place) == method
@@ -163,7 +166,7 @@ def lines_of(results: RoundsResults) -> list[list[str]]:
             line.append("reference" if is_rival else "" if gain is None else f"{gain.mean:+.1f} ± {gain.margin:.1f}")
         lines.append(line)
     for baseline in BASELINES:
-        line = [NAMES[baseline]]
+        line = [NAMES[baseline], ""]
         for _, sources in columns:
             mean = results.mean(baseline, 0, sources)
             line += ["" if mean is None else f"{mean:.1f} %", ""]
@@ -179,13 +182,13 @@ def terminal_table(rows: Sequence[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
     text.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    graphs = len({row["graph"] for row in rows})
+    graphs = len({(row["seed"], row["graph"]) for row in rows})
     legend = (
         f"Gain: points over the pointwise network that validates best, with the 95 % interval over {graphs} graphs."
     )
     if any(line[0] == NAMES[NEAREST] for line in lines):
         legend += " The nearest neighbour and least squares read all nodes at once, which no network may."
-    legend += f" A guess is right in {CHANCE:.0f} %.{training_note(rows)}"
+    legend += f" A guess is right in {CHANCE:.0f} %. {LAYERS_NOTE}{training_note(rows)}"
     return "\n".join([*text, "", *wrapped(legend), "", *wrapped(message(results))])
 
 
@@ -195,12 +198,11 @@ def wrapped(text: str) -> list[str]:
 
 
 def training_note(rows: Sequence[Row]) -> str:
-    """Return a sentence on networks whose filters shift nothing, and one on the short training of the demo."""
-    results = RoundsResults(rows)
-    found = [layer_note(results.methods, results.rounds, label)]
-    if rows[0].get("preset") == QUICK.preset:
-        found.append(f"Training is short: {QUICK.epochs} epochs instead of the {FULL.epochs} of --preset full.")
-    return "".join(f" {note}" for note in found if note)
+    """Return a sentence on the short training of the demo; "" for other presets."""
+    is_short = rows[0].get("preset") == QUICK.preset
+    return (
+        f" Training is short: {QUICK.epochs} epochs instead of the {FULL.epochs} of --preset full." if is_short else ""
+    )
 
 
 def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Path:
@@ -213,8 +215,8 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
             settle(sheet)
             figures[sources] = to_png(sheet)
     header, *lines = lines_of(results)
-    replicas = {(row["graph"], row["split"], row["node"]) for row in rows}
-    graphs, settings = len({row["graph"] for row in rows}), rows[0]["settings"]
+    replicas = {(row["seed"], row["graph"], row["split"], row["node"]) for row in rows}
+    graphs, settings = len({(row["seed"], row["graph"]) for row in rows}), rows[0]["settings"]
     first = rows[0]
     page = PAGE.format(
         message=html.escape(message(results)),
@@ -234,6 +236,7 @@ def write_page(rows: Sequence[Row], folder: Path, commands: Sequence[str]) -> Pa
         networks=len(replicas),
         graphs=graphs,
         epochs=settings["epochs"],
+        layers_note=LAYERS_NOTE,
         training_note=training_note(rows),
         width=settings["width"],
         made=html.escape(f"graphact {first['graphact']}, torch {first['torch']}, {first['device']}"),
@@ -329,7 +332,7 @@ times (seen sources). Unseen sources do not occur in training.</p>
 <p class="note">Gain: points over the pointwise network that validates best, ± half of the 95 % interval, paired
 over {graphs} graphs; bars in the figure are these intervals. The nearest neighbour and least squares read the values of
 all nodes, which no network sees. Each value is the mean of {networks} networks with {width} features, trained for
-{epochs} epochs.{training_note} {made}.</p>
+{epochs} epochs. {layers_note}{training_note} {made}.</p>
 <pre tabindex="0"><code>{command}</code></pre>
 </main></body></html>
 """

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from graphact._checks import check_choice, check_integer
-from graphact_lab.descriptions import SCHEDULING, SCHEDULING_PRESETS
+from graphact_lab.descriptions import BENCHMARK_PRESETS, SCHEDULING
 from graphact_lab.protocols import changed_settings, file_key
 
 NAME = SCHEDULING
@@ -130,6 +130,6 @@ def find_settings(preset: str, methods: Sequence[str] = (), changes: Mapping[str
         >>> [job.title for job in find_settings("full", ("bank",), {"rounds": "3"}).jobs][:1]
         ['bank L=2 I=1 (3 rounds, equal width)']
     """
-    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, SCHEDULING_PRESETS)]
+    found = {"quick": QUICK, "full": FULL, "smoke": SMOKE}[check_choice("preset", preset, BENCHMARK_PRESETS)]
     made: Scheduling = changed_settings(found, methods, changes, CHANGED)
     return made
