@@ -23,7 +23,7 @@ def test_a_build_for_cuda_without_a_driver(monkeypatch):
     again = importlib.util.module_from_spec(place)
     place.loader.exec_module(again)
     graph = random_graph()
-    assert again.find_object(again.new_key(graph, 3).size(0)) is graph
+    assert again.find_object(again.new_key(graph, 3, True).size(0)) is graph
 
 
 @pytest.mark.parametrize("decorator", [torch.no_grad, torch.enable_grad, torch.inference_mode])

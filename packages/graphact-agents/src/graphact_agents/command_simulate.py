@@ -20,6 +20,7 @@ from graphact_agents.runs import Timing
 from graphact_agents.simulation import SimulationOutcome, simulate_inference
 from graphact_agents.transports.memory import TIMES, Faults
 
+MAX_SEED = 2**63 - 1
 Lines = list[tuple[str, str]]
 
 
@@ -33,11 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--runs", type=int, default=10, help="inferences, without --signals (default: 10)")
     add("--batch", type=int, default=1, help="signals per inference, without --signals (default: 1)")
     add("--slot", type=float, default=0.18, help="seconds for one round (default: 0.18)")
-    add("--seed", type=int, default=0, help="decides everything random (default: 0)")
+    add("--seed", type=seed, default=0, help="decides everything random (default: 0)")
     described = dict(re.findall(r"^ +(\w+): (.*)\.$", Faults.__doc__ or "", re.MULTILINE))
     for name, default in asdict(Faults()).items():
         metavar, text = "S" if name in TIMES else "P", f"{described.get(name, name)} (default: {default:g})"
         add(f"--{name.replace('_', '-')}", type=float, default=default, metavar=metavar, help=text)
+
+
+def seed(word: str) -> int:
+    """Return the seed that a word stands for."""
+    if not word.isdecimal() or int(word) > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to {MAX_SEED}, got {word!r}")
+    return int(word)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,18 +54,17 @@ def run(options: argparse.Namespace) -> int:
     """
     model, graph = load_model(options.model), load_graph(options.graph)
     faults = Faults(**{name: getattr(options, name) for name in asdict(Faults())})
-    timing, seed = Timing(slot=options.slot), check_integer("--seed", options.seed, minimum=0)
-    nodes = deploy(model, graph, epoch=seed)
+    timing, nodes = Timing(slot=options.slot), deploy(model, graph, epoch=options.seed)
     num_nodes = len(nodes)
     if options.signals is None:
         runs, batch = (check_integer(f"--{name}", getattr(options, name), minimum=1) for name in ("runs", "batch"))
         shape = (runs, batch, num_nodes, model.in_features or 1)
-        signals = np.random.default_rng(seed).normal(size=shape)
+        signals = np.random.default_rng(options.seed).normal(size=shape)
     else:
         expected = f"(runs, ..., {num_nodes}, F)"
         signals = read_numbers(options.signals, expected, lambda x: x.ndim >= 3 and x.shape[-2] == num_nodes)
     signals = signals.astype(model.dtype)
-    answer = simulate_inference(nodes, signals, faults=faults, timing=timing, seed=seed)
+    answer = simulate_inference(nodes, signals, faults=faults, timing=timing, seed=options.seed)
     central = simulate_inference(nodes, signals).outputs
     cost = cost_of_inference(model, graph.num_edges, signals.shape[1:-2], slot=options.slot, features=signals.shape[-1])
     lines = compare_outputs(answer.outputs, central)

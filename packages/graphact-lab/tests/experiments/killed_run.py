@@ -35,6 +35,7 @@ class Signaller(JobWatcher):
     """Tells the parent when an epoch is over."""
 
     def __init__(self, pipe):
+        super().__init__()
         self.pipe = pipe
 
     def epoch(self, epoch):

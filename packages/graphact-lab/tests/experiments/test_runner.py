@@ -21,10 +21,11 @@ class Stopper(JobWatcher):
     """Notes the epochs; sends Ctrl-C after one of them."""
 
     def __init__(self, after=None):
-        self.after, self.epochs = after, []
+        super().__init__()
+        self.after, self.seen = after, []
 
     def epoch(self, epoch):
-        self.epochs.append(epoch)
+        self.seen.append(epoch)
         if epoch == self.after:
             signal.raise_signal(signal.SIGINT)
 
@@ -41,9 +42,9 @@ def test_a_stopped_run_resumes_from_its_checkpoint(tmp_path):
             stopped, resumed = Stopper(after=4), Stopper()
             with pytest.raises(KeyboardInterrupt):
                 run(str(seconds), stopped, seconds)
-            assert stopped.epochs == [1, 2, 3, 4]
+            assert stopped.seen == [1, 2, 3, 4]
             assert run(str(seconds), resumed) == undisturbed
-            assert resumed.epochs == expected
+            assert resumed.seen == expected
     finally:
         signal.signal(signal.SIGINT, before)
 

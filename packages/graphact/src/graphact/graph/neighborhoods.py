@@ -56,9 +56,10 @@ class Neighborhoods:
 
     def __post_init__(self) -> None:
         most, nodes = self.groups[-1][0] if self.groups else 0, self.order.numel()
-        balanced = nodes <= MAX_UNBALANCED_NODES or most * nodes <= BALANCED * (self.col.numel() + nodes)
+        fits = isinstance(most, int) and most <= MAX_DEGREE_OF_ONE_LAUNCH  # torch.export wraps integers
+        fits = fits and (nodes <= MAX_UNBALANCED_NODES or most * nodes <= BALANCED * (self.col.numel() + nodes))
         object.__setattr__(self, "max_degree", most)
-        object.__setattr__(self, "fits_one_launch", most <= MAX_DEGREE_OF_ONE_LAUNCH and balanced)
+        object.__setattr__(self, "fits_one_launch", fits)
         object.__setattr__(self, "key", new_key(self, most, self.fits_one_launch))
 
     def __getstate__(self) -> dict[str, Any]:
