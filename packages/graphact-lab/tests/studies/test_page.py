@@ -142,7 +142,9 @@ def test_numbers_of_choosing_are_those_of_the_tables(known):
     )
     metropolis = known.cell("consensus", "least-squares filter of order 10 with Metropolis weights")
     where = {"experiment": "source-localization", "split": "random"}
-    raw, prepared = (known.line("unseen", method=name, **where) for name in ("relu, raw signals", "preset `best`, relu"))
+    raw, prepared = (
+        known.line("unseen", method=name, **where) for name in ("relu, raw signals", "preset `best`, relu")
+    )
     pna, prelu = (
         known.line("rounds", split=split, rounds=rounds, kind=kind)
         for split, rounds, kind in (("unseen", 6, "bank-pna"), ("random", 4, "prelu"))
