@@ -111,6 +111,17 @@ class AirTime:
         """Return whether no interval of these points lies above 0."""
         return all(gap.interval()[0] <= 0 for kind in TITLES for gap in self.beyond(method, other, kind).values())
 
+    def falls_behind_rule(self, method, rounds, loss):
+        """Return whether a method loses significantly under losses at a number of rounds."""
+        return method in self.sure_of(-1, rounds, loss=loss)
+
+    def leads(self, method, budgets, loss):
+        """Return whether a method has the highest mean of all under losses at each of these numbers of rounds."""
+        means = {place: gap.mean for place, (gap, _) in self.gaps("random", loss).items()}
+        return all(
+            means[method, rounds] == max(mean for (_, n), mean in means.items() if n == rounds) for rounds in budgets
+        )
+
     def rule_table(self):
         """Return the load of the rule under losses, with each message sent once and with repeats."""
         body = [["messages lost", "rule", *map(rounds_in_words, self.budgets)]]

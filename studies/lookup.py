@@ -294,6 +294,29 @@ class Lookup:
         """Return the largest significant loss of node classification."""
         return -min(line["gain"] for line in self.settings(-1))
 
+    def smallest_loss(self):
+        """Return the smallest significant loss of node classification as text."""
+        return f"{-max(line['gain'] for line in self.settings(-1)):.1f}"
+
+    def parameters_at_six(self, kind):
+        """Return the parameters of a network of six rounds."""
+        return f"{self.line('rounds', split='unseen', rounds=6, kind=kind)['parameters']:,}"
+
+    def prepared_with_losses(self, method, hops=None):
+        """Return a line of consensus with prepared inputs and 15 % of the links lost."""
+        condition = "loss_probability 0.15"
+        return self.cell("consensus", method, "best", preset="best", condition=condition, hops=hops)
+
+    def not_within_margin(self):
+        """Return the numbers of Table 1 whose difference from the paper's is certainly beyond the margin."""
+        where = {"experiment": "source-localization", "preset": "paper", "protocol": "converged", "key": "table-1"}
+        lines = self.lines("contrasts", **where)
+        return [
+            line["contrast"]
+            for line in lines
+            if line["difference_low"] > line["margin"] or line["difference_high"] < -line["margin"]
+        ]
+
     def graph_power(self):
         """Return the smallest gain that graph classification could have shown."""
         return min(line["could_show"] for line in self.settings(experiment="graph-classification"))

@@ -78,6 +78,11 @@ class Timings:
             if not contender.startswith(("ReLU", "PyG")) and (cases is None or case in cases)
         )
 
+    def compiled_pyg_ahead(self, name, case):
+        """Return whether the compiled activation of PyG's parts is faster than ours."""
+        rows = self.compiled_cases(name, "activation")[case]
+        return rows["PyG max"]["compiled"] < rows["max-ga"]["compiled"]
+
     def is_timed(self, name, contender, mode):
         """Return whether any network of this contender was right in a mode, and so timed."""
         return any(mode in rows[contender] for rows in self.compiled_cases(name, "network").values())
