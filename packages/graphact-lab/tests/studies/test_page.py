@@ -250,7 +250,7 @@ def test_promises_of_agents_name_their_conditions():
     """In the same line of the table of promises, with the test that holds them."""
     lines = (DOCS / "agents-protocol.md").read_text().lower().splitlines()
     for promise, conditions in {
-        "never uses a run number twice": ("log", "clock is not set back", "one_folder_is_for_one_agent"),
+        "never uses a run number twice": ("log survives", "durable", "one_folder_is_for_one_agent"),
         "lie on its own links": ("keys", "secret", "honest"),
     }.items():
         (line,) = [line for line in lines if promise in line]
