@@ -197,9 +197,9 @@ def main() -> None:
         python = environment(out / "tests", *wheels.values(), *needed)
         copy = out / "repository"
         shutil.rmtree(copy, ignore_errors=True)
-        sources = shutil.ignore_patterns("src", "__pycache__")  # tests read everything else
+        cache = shutil.ignore_patterns("__pycache__")  # tests read all else, and import what is installed
         for folder in ("packages", "tests", "docs", "deploy", "examples", "benchmarks", "studies", "results"):
-            shutil.copytree(ROOT / folder, copy / folder, ignore=sources)
+            shutil.copytree(ROOT / folder, copy / folder, ignore=cache)
         for package, rooms in TESTED_AS_INSTALLED.items():
             tests = [copy / "packages" / package / "tests" / room for room in rooms]
             complain(f"rooms of {package} that are not there", (str(path) for path in tests if not path.is_dir()))

@@ -37,6 +37,18 @@ BENCHMARK_PRESETS = ("quick", "full", "smoke")  # also of scheduling, rounds and
 # With settings, a runner and a report of their own
 FLOCKING, SCHEDULING, ROUNDS, FAULTY_SENSORS = STANDALONE = ("flocking", "scheduling", "rounds", "faulty-sensors")
 FLOCKING_PRESETS = ("quick", "medium", "full", "smoke")
+# Networks of the experiment rounds alone, for the help of a command, which imports no other experiment
+NETWORKS_OF_ROUNDS = (
+    "max-ga-unshifted",
+    "bank-max",
+    "bank-max-min",
+    "bank-median",
+    "bank-mean",
+    "bank-pna",
+    "sage-max",
+    "pna",
+    "gatv2",
+)
 EVERY_EXPERIMENT = (*EXPERIMENTS, *BENCHMARKS, *STANDALONE)
 
 Tasks = list["Task"]

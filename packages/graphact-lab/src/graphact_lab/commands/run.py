@@ -17,13 +17,13 @@ from graphact_lab.descriptions import (
     BENCHMARK_PRESETS,
     EVERY_EXPERIMENT,
     FLOCKING_PRESETS,
+    NETWORKS_OF_ROUNDS,
     PRESETS,
     ROUNDS,
     STANDALONE,
     find_experiment,
     find_protocol,
 )
-from graphact_lab.experiments.rounds.experiment import METHODS as ROUNDS_METHODS
 from graphact_lab.protocols import METHODS, RIVALS, Protocol, jobs_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 Settings = Any  # a Protocol, or the settings of an experiment with a runner of its own
 PRESET_NAMES = tuple(dict.fromkeys((*PRESETS, *BENCHMARK_PRESETS, *FLOCKING_PRESETS)))
-NETWORKS_OF_ROUNDS = [name for name in ROUNDS_METHODS if name not in {*METHODS, *POINTWISE, *FURTHER}]
 REPORT_PACKAGES = ("jinja2", "matplotlib", "pandas")
 DATA = option(
     "--data",

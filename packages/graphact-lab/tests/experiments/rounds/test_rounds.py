@@ -229,6 +229,16 @@ def test_wrong_settings(changes, said):
         find_settings("quick", (), changes)
 
 
+def test_descriptions_name_the_networks_of_rounds_alone():
+    from graphact.registry import FURTHER, POINTWISE
+    from graphact_lab.descriptions import NETWORKS_OF_ROUNDS
+    from graphact_lab.experiments.rounds.experiment import METHODS
+    from graphact_lab.protocols import METHODS as OF_THE_PAPER
+
+    others = {*OF_THE_PAPER, *POINTWISE, *FURTHER}
+    assert set(NETWORKS_OF_ROUNDS) == set(METHODS) - others
+
+
 def test_help_names_each_network_once(capsys):
     with pytest.raises(SystemExit):
         main(["run", "--help"])
