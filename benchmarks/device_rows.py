@@ -426,6 +426,9 @@ def main():
     parser.add_argument("--merge", type=Path, metavar="FILE", help="put the rows of FILE into results/")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
+    for file in filter(None, (options.known, options.merge, options.compare)):
+        if not zipfile.is_zipfile(file):
+            parser.error(f"{file} is not the rows.zip of a run")
     if options.merge or options.compare:
         return (merge if options.merge else compare)(options.merge or options.compare, options.results)
     if options.list:
